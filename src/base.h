@@ -43,6 +43,7 @@ TPU_API void *mem_new(size_t bytes);                    /* owned, zeroed; NULL i
 void *mem_resize(void *p, size_t bytes);                /* owned; NULL leaves p as it was */
 char *mem_dup(const char *s, size_t n);                 /* owned, ends in '\0'; NULL if out of memory */
 TPU_API void mem_free(void *p);
+void *mem_keep(size_t bytes);                           /* zeroed, lives as long as the process, not in mem_live */
 TPU_API void mem_fail_after(int64_t n);
 TPU_API int64_t mem_live(void);
 

@@ -46,6 +46,7 @@ TPU_API int64_t type_count(const tpu_type *t);          /* elements, bounded dim
 static inline int64_t type_bytes(const tpu_type *t) { return type_count(t) * (int64_t)dtype_size((tpu_dtype)t->dtype); }
 static inline tpu_type type_as(tpu_type t, tpu_dtype d) { t.dtype = (uint8_t)d; return t; }
 TPU_API const tpu_type *type_intern(const tpu_type *t); /* borrowed for ever; NULL if out of memory */
+const char *type_interned_text(const tpu_type *interned, size_t *out_len); /* borrowed for ever: type_text of an interned type */
 void type_text(const tpu_type *t, text *out);           /* StableHLO: "tensor<2x3xf32>" */
 TPU_API void type_words(const tpu_type *t, text *out);  /* for messages: "float32[2, 3]" */
 
