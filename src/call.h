@@ -13,8 +13,7 @@ typedef enum call_kind { CALL_K_OTHER, CALL_K_TENSOR, CALL_K_TENSORS, CALL_K_SCA
     CALL_K_FLOAT, CALL_K_FLOATS, CALL_K_BOOL, CALL_K_STR, CALL_K_DTYPE, CALL_K_GENERATOR } call_kind;
 typedef enum call_form { CALL_FUNCTIONAL, CALL_INPLACE, CALL_OUT } call_form;
 
-/* A Python number: kind is TPU_BOOL, TPU_I64 (i), TPU_F64 (re) or TPU_C128 (re, im); TPU_NONE: none. */
-typedef struct call_num { uint8_t kind; int64_t i; double re, im; } call_num;
+typedef op_num call_num;                                /* a Python number, ops.h */
 
 typedef struct call_param {
     uint8_t kind;                                       /* call_kind */
@@ -64,12 +63,8 @@ typedef struct call_arg {
 } call_arg;
 
 /* ---- the memo ---- */
-typedef enum call_slot_class { CALL_SLOT_F32, CALL_SLOT_I64, CALL_SLOT_F64, CALL_SLOT_CLASSES } call_slot_class;
-typedef struct call_slot {
-    uint8_t cls;                                        /* which packed buffer of the launch */
-    uint8_t what;                                       /* 0 number, 1 imaginary part, 2 rng seed, 3 rng offset, 4 host tensor */
-    int16_t arg; int32_t elem;
-} call_slot;
+#define CALL_SLOT_CLASSES 3                             /* packed buffers of a launch: f32, i64, f64 */
+typedef struct op_slot call_slot;                       /* op_ctx.h: class, what, argument, element */
 typedef struct call_write { int16_t arg; int32_t elem; int32_t result; } call_write; /* result: index into results below */
 
 typedef struct call_memo {

@@ -51,6 +51,11 @@ TPU_API tpu_error *engine_call(const call_op *op, const call_arg *args, engine_r
 /* Only the output types, for out= and Meta: borrowed interned types; n written to out_n. */
 TPU_API tpu_error *engine_infer(const call_op *op, const call_arg *args, int max, const tpu_type **out_types, int *out_n) TPU_MUST_USE;
 
+/* ---- whose trace: a user thread makes one owner and autograd's threads use their caller's ---- */
+TPU_API void *engine_owner_new(void);                   /* owned; NULL if out of memory: then this thread's own is used */
+TPU_API void engine_owner_use(void *owner);             /* sets a thread-local; NULL: this thread's own */
+TPU_API void engine_owner_free(void *owner);            /* its pending trace is handed to the worker */
+
 /* ---- data ---- */
 TPU_API tpu_error *engine_upload(const call_tensor *dst, const void *host, const int64_t *host_stride, tpu_dtype host_dtype) TPU_MUST_USE;
 /* host has dst's sizes; strides in elements; converts nothing: dtypes are equal.  waits */

@@ -14,6 +14,9 @@ typedef struct op_ctx op_ctx;                           /* one call being lowere
 typedef struct op_row op_row;
 typedef void (*op_lower)(op_ctx *c);
 
+/* A Python number: kind is TPU_BOOL, TPU_I64 (i), TPU_F64 (re) or TPU_C128 (re, im); TPU_NONE: none. */
+typedef struct op_num { uint8_t kind; int64_t i; double re, im; } op_num;
+
 /* Row flags. */
 enum {
     OP_FIXED = 1,       /* every number is part of the program: op_number works on all of them, none is run-time data */
