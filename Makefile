@@ -4,53 +4,56 @@ PY ?= .venv/bin/python
 BUILD ?= build
 JOBS ?= 2
 PYTEST = $(PY) -m pytest -q
+export PATH := $(abspath $(dir $(PY))):$(PATH)
 export PYTHONPATH := $(CURDIR)/python$(if $(PYTHONPATH),:$(PYTHONPATH))
 
-.PHONY: all build demo test test-all ci lint fmt asan bench clean venv
-all: build
+.PHONY: all build demo test test-all ci lint fmt asan bench clean
+all: build $(TESTS)
 	$(PYTEST) -m "not slow" tests
 
 # ---- what is needed: only for our own .venv ----
+PIP = .venv/bin/python -m pip install -q --disable-pip-version-check
 ifeq ($(PY),.venv/bin/python)
-VENV = .venv/ready
+RUN = .venv/run.done
+TESTS = .venv/test.done
 endif
-.venv/ready: requirements/build.txt requirements/run.txt requirements/plugin.txt
-	python3 -m venv .venv
-	.venv/bin/pip install -q --disable-pip-version-check -r requirements/build.txt -r requirements/run.txt
-	.venv/bin/pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements/plugin.txt
-	touch $@
-venv: $(VENV)
+.venv/run.done: requirements/build.txt requirements/run.txt requirements/plugin.txt
+	test -x .venv/bin/python || python3 -m venv .venv
+	$(PIP) -r requirements/build.txt -r requirements/run.txt
+	$(PIP) --no-deps --require-hashes -r requirements/plugin.txt
+	@touch $@
+.venv/test.done: requirements/test.txt | .venv/run.done
+	$(PIP) -r requirements/test.txt
+	@touch $@
 
 # ---- build: libraries land in python/tputorch ----
 # cmake and ninja come from the venv when they are there, else from PATH; flock keeps two builds of one folder apart.
-tool = $(if $(wildcard $(dir $(PY))$(1)),$(abspath $(dir $(PY))$(1)),$(1))
-build: $(VENV)
+CONFIGURE = cmake -S . -G Ninja -DTPUTORCH_WERROR=ON -DCMAKE_MAKE_PROGRAM="$$(command -v ninja)"
+build: $(RUN)
 	@mkdir -p $(BUILD)
 	@flock $(BUILD) sh -c '\
-	  test -f $(BUILD)/build.ninja || "$(call tool,cmake)" -S . -B $(BUILD) -G Ninja -DTPUTORCH_DEVELOP=ON -DTPUTORCH_WERROR=ON \
-	    -DPython3_EXECUTABLE="$(abspath $(PY))" -DCMAKE_MAKE_PROGRAM="$$(command -v "$(call tool,ninja)")" >$(BUILD)/configure.log 2>&1 \
-	    || { cat $(BUILD)/configure.log; rm -f $(BUILD)/build.ninja; exit 1; }; \
-	  "$(call tool,cmake)" --build $(BUILD) -j $(JOBS) -- $(if $(KEEP_GOING),-k 0)'
+	  test -f $(BUILD)/build.ninja || $(CONFIGURE) -B $(BUILD) -DTPUTORCH_DEVELOP=ON -DPython3_EXECUTABLE="$(abspath $(PY))" \
+	    >$(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; rm -f $(BUILD)/build.ninja; exit 1; }; \
+	  cmake --build $(BUILD) -j $(JOBS) -- $(if $(KEEP_GOING),-k 0)'
 
 demo: build
 	$(PY) examples/demo.py
-test: build
+test: build $(TESTS)
 	$(PYTEST) -m "not slow" tests
-test-all: build
+test-all: build $(TESTS)
 	$(PYTEST) tests
-ci: build lint
+ci: build $(TESTS) lint
 	$(PY) tools/ci.py
-lint: $(VENV)
+lint: $(TESTS)
 	$(PY) -m ruff check python tests tools bench examples
 	$(PY) tools/check.py
-fmt: $(VENV)
+fmt: $(TESTS)
 	$(PY) -m ruff format python tests tools bench examples
-	"$(call tool,clang-format)" -i src/*.[ch] src/ops/*.[ch] src/python/*.c src/torch/*.cc tests/c/*.[ch]
-asan: $(VENV)
+	clang-format -i src/*.[ch] src/ops/*.[ch] src/python/*.c src/torch/*.cc tests/c/*.[ch]
+asan: $(RUN)
 	@mkdir -p build-asan
-	@"$(call tool,cmake)" -S . -B build-asan -G Ninja -DTPUTORCH_ASAN=ON -DTPUTORCH_WERROR=ON \
-	  -DCMAKE_MAKE_PROGRAM="$$(command -v "$(call tool,ninja)")" >/dev/null
-	@"$(call tool,cmake)" --build build-asan -j $(JOBS)
+	@$(CONFIGURE) -B build-asan -DTPUTORCH_ASAN=ON >/dev/null
+	@cmake --build build-asan -j $(JOBS)
 	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 build-asan/c_tests --all
 bench: build
 	$(PY) bench/compare.py

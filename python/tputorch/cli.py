@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tputorch doctor | cache ls|stats|verify|prune."""
+
+import argparse
+import os
+import platform
+import sys
+import time
+
+
+def _say(label: str, value: object) -> None:
+    print(f"{label:<14}{value}")
+
+
+def _doctor_plugin() -> bool:
+    from . import _plugin
+
+    found = _plugin.candidates()
+    named = os.environ.get("TPUTORCH_PLUGIN")
+    if named:
+        _say("plugin", f"{named} (TPUTORCH_PLUGIN)")
+    for kind, path in found:
+        _say("plugin file", f"{kind}  {path}")
+    if not found and not named:
+        _say("plugin", "none found; `pip install --no-deps lammps-jax-pjrt-cpu==0.11.2` gives one for the CPU, "
+             "`pip install libtpu` the one for a TPU")
+    return bool(found or named)
+
+
+def _doctor_cache() -> None:
+    from . import _plugin
+
+    folder = _plugin.cache_folder()
+    if not folder:
+        _say("cache", "off (TPUTORCH_CACHE)")
+        return
+    if not os.path.isdir(folder):
+        _say("cache", f"{folder} (made at first use)")
+        return
+    st = os.stat(folder)
+    trouble = []
+    if st.st_uid != os.getuid():
+        trouble.append("not yours, so not used")
+    if st.st_mode & 0o077:
+        trouble.append(f"mode {st.st_mode & 0o777:o}, must be 700, so not used")
+    files, size = _cache_size(folder)
+    _say("cache", f"{folder}: {files} entries, {size / 2**20:.1f} MB" + "".join("; " + t for t in trouble))
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """Versions, plugin, device, cache, and one addition on the device; ends with what to do, if anything."""
+    t0 = time.time()
+    import torch
+
+    t1 = time.time()
+    try:
+        import tputorch
+    except Exception as e:
+        _say("tputorch", f"cannot be imported: {e}")
+        return 1
+    _say("tputorch", f"{tputorch.__version__} (import {time.time() - t1:.2f} s after torch's {t1 - t0:.2f} s)")
+    _say("torch", torch.__version__)
+    _say("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    ok = _doctor_plugin()
+    _doctor_cache()
+    if not ok:
+        return 1
+    try:
+        t2 = time.time()
+        torch.tpu.init()
+        _say("device", f"{torch.tpu.device_count()} x {torch.tpu.get_device_name(0)}, "
+             f"{torch.tpu.get_device_properties(0).total_memory / 2**30:.0f} GB (start {time.time() - t2:.2f} s)")
+        x = torch.arange(4.0, device="tpu")
+        got = (x + 1).tolist()
+        if got != [1, 2, 3, 4]:
+            _say("self-test", f"WRONG: arange(4) + 1 gave {got}")
+            return 1
+        _say("self-test", f"arange(4) + 1 = {got}")
+    except Exception as e:
+        _say("device", f"does not start: {e}")
+        return 1
+    if "CPU" in torch.tpu.get_device_name(0):
+        _say("advice", "this is XLA on the CPU: right answers, the CPU's speed; on a TPU machine `pip install libtpu`")
+    else:
+        _say("advice", "all is well")
+    return 0
+
+
+def _cache_files(folder: str) -> list[tuple[str, os.stat_result]]:
+    out = []
+    for base, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(base, name)
+            try:
+                out.append((path, os.stat(path)))
+            except OSError:
+                continue
+    return sorted(out, key=lambda e: e[1].st_mtime)
+
+
+def _cache_size(folder: str) -> tuple[int, int]:
+    files = _cache_files(folder)
+    return len(files), sum(st.st_size for _, st in files)
+
+
+def cache(args: argparse.Namespace) -> int:
+    from . import _plugin
+
+    folder = _plugin.cache_folder()
+    if not folder or not os.path.isdir(folder):
+        print(f"no cache at {folder or '(off)'}")
+        return 0
+    files = _cache_files(folder)
+    if args.verb == "ls":
+        for path, st in files:
+            print(f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(st.st_mtime))}  {st.st_size:>10}  {os.path.relpath(path, folder)}")
+    elif args.verb == "prune":
+        keep = args.keep_mb * 2**20
+        total = sum(st.st_size for _, st in files)
+        gone = 0
+        for path, st in files:  # oldest first
+            if total <= keep:
+                break
+            try:
+                os.unlink(path)
+            except OSError as e:
+                print(f"cannot remove {path}: {e.strerror}")
+                continue
+            total -= st.st_size
+            gone += 1
+        print(f"{gone} entries removed, {total / 2**20:.1f} MB kept")
+    else:
+        total = sum(st.st_size for _, st in files)
+        print(f"{folder}: {len(files)} entries, {total / 2**20:.1f} MB")
+        if args.verb == "verify":
+            from . import _C
+
+            check = getattr(_C, "cache_verify", None)
+            bad = check(folder) if check else []
+            print(f"{len(bad)} damaged" if check else "entries are checked whenever one is read")
+            return 1 if bad else 0
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    ap = argparse.ArgumentParser(prog="tputorch", description="the tpu device for PyTorch")
+    sub = ap.add_subparsers(dest="command", required=True)
+    sub.add_parser("doctor", help="is everything here, and does it work?").set_defaults(run=doctor)
+    c = sub.add_parser("cache", help="the compile cache")
+    c.add_argument("verb", choices=["ls", "stats", "verify", "prune"])
+    c.add_argument("--keep-mb", type=int, default=0, help="prune: the newest entries up to this size stay")
+    c.set_defaults(run=cache)
+    args = ap.parse_args(argv)
+    try:
+        return args.run(args)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
