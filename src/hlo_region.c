@@ -1,0 +1,424 @@
+/* hlo_region.c - ops with regions: reductions, windows, scans, scatter, sort, loops, branches.
+ * Reductions by one word carry a canned region as text, so that equal ones are shared; everything else builds its
+ * region with the same calls as the rest of the function.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "hlo_internal.h"
+
+/* ---- reductions ---- */
+
+static hlo neutral(hlo_fn *f, const char *op, tpu_dtype d)
+{
+    tpu_type t = type_scalar(d);
+    if (!strcmp(op, "add") || !strcmp(op, "or") || !strcmp(op, "xor")) return hlo_const_i(f, t, 0);
+    if (!strcmp(op, "multiply")) return hlo_const_i(f, t, 1);
+    if (!strcmp(op, "maximum")) return hlo_lowest(f, t);
+    if (!strcmp(op, "minimum")) return hlo_highest(f, t);
+    if (!strcmp(op, "and")) return hlo_const_i(f, t, -1);
+    hlo_fail(f, TPU_INTERNAL, "no reduction \"%s\"", op);
+    return HLO_NONE;
+}
+
+/* "({^bb0(%a: T, %b: T): ... stablehlo.return %r : T}) "; "assign" gives the second argument. */
+static void put_body(text *m, const char *op, tpu_dtype d)
+{
+    const char *name = dtype_name(d);
+    text_puts(m, "({\n^bb0(%a: tensor<");
+    text_puts(m, name);
+    text_puts(m, ">, %b: tensor<");
+    text_puts(m, name);
+    text_puts(m, ">):\n");
+    bool assign = !strcmp(op, "assign");
+    if (!assign) {
+        text_puts(m, "%r = stablehlo.");
+        text_puts(m, op);
+        text_puts(m, " %a, %b : tensor<");
+        text_puts(m, name);
+        text_puts(m, ">\n");
+    }
+    text_puts(m, assign ? "stablehlo.return %b : tensor<" : "stablehlo.return %r : tensor<");
+    text_puts(m, name);
+    text_puts(m, ">\n}) ");
+}
+
+/* The type with the dims of the mask gone; list receives them. */
+static tpu_type without_dims(const tpu_type *t, uint32_t dims, int64_t *list, int *n)
+{
+    tpu_type r = {.dtype = t->dtype};
+    *n = 0;
+    for (int d = 0; d < t->rank; d++) {
+        if (dims >> d & 1) {
+            list[(*n)++] = d;
+            continue;
+        }
+        if (t->bounded >> d & 1) r.bounded |= (uint16_t)(1u << r.rank);
+        r.dim[r.rank++] = t->dim[d];
+    }
+    return r;
+}
+
+hlo hlo_reduce(hlo_fn *f, const char *op, hlo x, uint32_t dims)
+{
+    if (!hlo_usable(f, "reduce", &x, 1)) return HLO_NONE;
+    const tpu_type *t = hlo_type_at(f, x);
+    int64_t list[TYPE_MAX_RANK];
+    int n;
+    tpu_type r = without_dims(t, dims, list, &n);
+    if (!n) return x;
+    hlo in[2] = {x, neutral(f, op, (tpu_dtype)t->dtype)};
+    if (!hlo_usable(f, "reduce", in, 2)) return HLO_NONE;
+    text *m = hlo_mid(f);
+    put_body(m, op, (tpu_dtype)t->dtype);
+    hlo_array(m, "{dimensions", list, n);
+    text_put(m, "}", 1);
+    return hlo_emit_type(f, "reduce", in, 2, &r);
+}
+
+/* a is before b: a > b (or a < b), or a is NaN and b is not [N3].  Equal zeros of either sign are equal. */
+static hlo beats(hlo_fn *f, hlo a, hlo b, bool least)
+{
+    hlo better = hlo_compare(f, least ? "LT" : "GT", a, b);
+    if (!dtype_is_float(hlo_dtype(f, a))) return better;
+    hlo nan = hlo_op2(f, "and", hlo_compare(f, "NE", a, a), hlo_compare(f, "EQ", b, b));
+    return hlo_op2(f, "or", better, nan);
+}
+
+hlo hlo_argmax(hlo_fn *f, hlo x, int dim, bool least)
+{
+    if (!hlo_usable(f, "argmax", &x, 1)) return HLO_NONE;
+    const tpu_type *t = hlo_type_at(f, x);
+    if (dim < 0 || dim >= t->rank || dtype_is_complex((tpu_dtype)t->dtype)) {
+        hlo_fail(f, TPU_INVALID, "argmax: no dimension %d, or a complex operand", dim);
+        return HLO_NONE;
+    }
+    tpu_dtype d = (tpu_dtype)t->dtype;
+    tpu_dtype di = t->dim[dim] <= INT32_MAX ? TPU_I32 : TPU_I64; /* int64 is emulated on a TPU */
+    int64_t list[TYPE_MAX_RANK];
+    int n;
+    tpu_type types[2] = {without_dims(t, 1u << dim, list, &n)};
+    types[1] = type_as(types[0], di);
+    hlo start = least ? hlo_highest(f, type_scalar(d)) : hlo_lowest(f, type_scalar(d));
+    hlo in[4] = {x, hlo_iota(f, type_as(*t, di), dim), start, hlo_highest(f, type_scalar(di))};
+    tpu_type args[4] = {type_scalar(d), type_scalar(di), type_scalar(d), type_scalar(di)};
+    hlo a[4], out[2];
+    hlo_region_begin(f, args, 4, true, a);
+    hlo wins = beats(f, a[0], a[2], least), loses = beats(f, a[2], a[0], least);
+    hlo first = hlo_op2(f, "and", hlo_op1(f, "not", loses), hlo_compare(f, "LT", a[1], a[3]));
+    hlo pick = hlo_op2(f, "or", wins, first);
+    hlo result[2] = {hlo_select(f, pick, a[0], a[2]), hlo_select(f, pick, a[1], a[3])};
+    int region = hlo_region_end(f, result, 2);
+    text *m = hlo_mid(f);
+    hlo_array(m, "{dimensions", list, 1);
+    text_put(m, "}", 1);
+    hlo_emit_many(f, "reduce", in, 4, &region, 1, false, types, 2, out);
+    return hlo_convert(f, out[1], TPU_I64);
+}
+
+/* ---- windows ---- */
+
+static hlo_window window_filled(const hlo_window *w, int rank)
+{
+    hlo_window r = *w;
+    for (int d = 0; d < rank; d++) {
+        if (!r.size[d]) r.size[d] = 1;
+        if (!r.stride[d]) r.stride[d] = 1;
+        if (!r.base_dilation[d]) r.base_dilation[d] = 1;
+        if (!r.dilation[d]) r.dilation[d] = 1;
+    }
+    return r;
+}
+
+static int64_t window_count(const hlo_window *w, int d, int64_t n)
+{
+    int64_t wide = (n ? (n - 1) * w->base_dilation[d] + 1 : 0) + w->pad_lo[d] + w->pad_hi[d];
+    int64_t size = (w->size[d] - 1) * w->dilation[d] + 1;
+    return wide < size ? 0 : (wide - size) / w->stride[d] + 1;
+}
+
+static void put_window(text *m, const hlo_window *w, int rank, bool dilations)
+{
+    text_puts(m, "{padding = dense<[");
+    for (int d = 0; d < rank; d++) {
+        int64_t pair[2] = {w->pad_lo[d], w->pad_hi[d]};
+        hlo_list(m, d ? ", [" : "[", pair, 2, "]");
+    }
+    text_puts(m, "]> : tensor<");
+    text_int(m, rank);
+    text_puts(m, "x2xi64>");
+    if (dilations) {
+        hlo_array(m, ", base_dilations", w->base_dilation, rank);
+        hlo_array(m, ", window_dilations", w->dilation, rank);
+    }
+    hlo_array(m, ", window_dimensions", w->size, rank);
+    hlo_array(m, ", window_strides", w->stride, rank);
+    text_put(m, "}", 1);
+}
+
+hlo hlo_reduce_window(hlo_fn *f, const char *op, hlo x, const hlo_window *w)
+{
+    if (!hlo_usable(f, "reduce_window", &x, 1)) return HLO_NONE;
+    tpu_type t = *hlo_type_at(f, x);
+    if (!t.rank) return x;
+    hlo in[2] = {x, neutral(f, op, (tpu_dtype)t.dtype)};
+    if (!hlo_usable(f, "reduce_window", in, 2)) return HLO_NONE;
+    hlo_window full = window_filled(w, t.rank);
+    for (int d = 0; d < t.rank; d++) {
+        int64_t n = window_count(&full, d, t.dim[d]);
+        if (n != t.dim[d]) t.bounded &= (uint16_t)~(1u << d);
+        t.dim[d] = n;
+    }
+    text *m = hlo_mid(f);
+    put_body(m, op, (tpu_dtype)t.dtype);
+    put_window(m, &full, t.rank, true);
+    return hlo_emit_type(f, "reduce_window", in, 2, &t);
+}
+
+hlo hlo_select_and_scatter(hlo_fn *f, hlo x, hlo source, const hlo_window *w)
+{
+    hlo in[3] = {x, source};
+    if (!hlo_usable(f, "select_and_scatter", in, 2)) return HLO_NONE;
+    const tpu_type *t = hlo_type_at(f, x), *s = hlo_type_at(f, source);
+    tpu_dtype d = (tpu_dtype)t->dtype;
+    hlo_window full = window_filled(w, t->rank);
+    bool fits = t->rank && t->rank == s->rank && t->dtype == s->dtype;
+    for (int i = 0; i < t->rank && fits; i++)
+        fits = full.dilation[i] == 1 && full.base_dilation[i] == 1 && window_count(&full, i, t->dim[i]) == s->dim[i];
+    if (!fits) {
+        hlo_fail(f, TPU_INVALID, "select_and_scatter: the source does not fit the windows");
+        return HLO_NONE;
+    }
+    in[2] = hlo_const_i(f, type_scalar(d), 0);
+    tpu_type args[2] = {type_scalar(d), type_scalar(d)};
+    hlo a[2];
+    int region[2];
+    hlo_region_begin(f, args, 2, true, a);
+    hlo keep = hlo_compare(f, "GE", a[0], a[1]);
+    if (dtype_is_float(d)) keep = hlo_op2(f, "or", keep, hlo_compare(f, "NE", a[0], a[0]));
+    region[0] = hlo_region_end(f, &keep, 1);
+    hlo_region_begin(f, args, 2, true, a);
+    hlo sum = hlo_op2(f, "add", a[0], a[1]);
+    region[1] = hlo_region_end(f, &sum, 1);
+    put_window(hlo_mid(f), &full, hlo_rank(f, x), false);
+    tpu_type r = hlo_type(f, x);
+    hlo out;
+    hlo_emit_many(f, "select_and_scatter", in, 3, region, 2, false, &r, 1, &out);
+    return out;
+}
+
+hlo hlo_cumulative(hlo_fn *f, const char *op, hlo x, int dim, bool reverse)
+{
+    if (!hlo_usable(f, "cumulative", &x, 1)) return HLO_NONE;
+    const tpu_type *t = hlo_type_at(f, x);
+    if (dim < 0 || dim >= t->rank) {
+        hlo_fail(f, TPU_INVALID, "cumulative: no dimension %d", dim);
+        return HLO_NONE;
+    }
+    hlo_window w = {0};
+    w.size[dim] = t->dim[dim];
+    *(reverse ? &w.pad_hi[dim] : &w.pad_lo[dim]) = t->dim[dim] - 1;
+    return t->dim[dim] < 2 ? x : hlo_reduce_window(f, op, x, &w);
+}
+
+/* ---- scatter ---- */
+
+static bool scatter_fits(const tpu_type *t, const tpu_type *ti, const tpu_type *tu, const hlo_gather_dims *d)
+{
+    int nbatch = ti->rank - (d->index_vector_dim < ti->rank);
+    if (t->dtype != tu->dtype || !dtype_is_int((tpu_dtype)ti->dtype)) return false;
+    if (nbatch + d->noffset != tu->rank || d->noffset + d->ncollapsed != t->rank) return false;
+    return d->index_vector_dim >= 0 && d->index_vector_dim <= ti->rank;
+}
+
+hlo hlo_scatter(hlo_fn *f, const char *op, hlo x, hlo indices, hlo updates, const hlo_gather_dims *d)
+{
+    hlo in[3] = {x, indices, updates};
+    if (!hlo_usable(f, "scatter", in, 3)) return HLO_NONE;
+    const tpu_type *t = hlo_type_at(f, x);
+    if (!scatter_fits(t, hlo_type_at(f, indices), hlo_type_at(f, updates), d)) {
+        hlo_fail(f, TPU_INVALID, "scatter: dimension numbers do not fit the operands");
+        return HLO_NONE;
+    }
+    text *m = hlo_mid(f);
+    put_body(m, op, (tpu_dtype)t->dtype);
+    text_puts(m, d->sorted ? "{indices_are_sorted = true, " : "{indices_are_sorted = false, ");
+    text_puts(m, "scatter_dimension_numbers = #stablehlo.scatter<");
+    if (d->noffset) hlo_list(m, "update_window_dims = [", d->offset, d->noffset, "], ");
+    if (d->ncollapsed) hlo_list(m, "inserted_window_dims = [", d->collapsed, d->ncollapsed, "], ");
+    if (d->nmap) hlo_list(m, "scatter_dims_to_operand_dims = [", d->map, d->nmap, "], ");
+    text_puts(m, "index_vector_dim = ");
+    text_int(m, d->index_vector_dim);
+    text_puts(m, d->unique ? ">, unique_indices = true}" : ">, unique_indices = false}");
+    return hlo_emit(f, NODE_GENERIC, "scatter", in, 3, t);
+}
+
+/* ---- sort ---- */
+
+static void fill_none(hlo *out, int n)
+{
+    for (int i = 0; i < n; i++) out[i] = HLO_NONE;
+}
+
+void hlo_sort(hlo_fn *f, const hlo *xs, int n, int dim, bool descending, hlo *out)
+{
+    fill_none(out, n);
+    if (!hlo_usable(f, "sort", xs, n)) return;
+    tpu_type *types = n > 0 ? hlo_arena(f, (size_t)n * 3 * sizeof *types) : NULL;
+    hlo *args = types ? hlo_arena(f, (size_t)n * 2 * sizeof *args) : NULL;
+    if (!args) return;
+    for (int i = 0; i < n; i++) {
+        types[2 * n + i] = *hlo_type_at(f, xs[i]);
+        types[2 * i] = types[2 * i + 1] = type_scalar(hlo_dtype(f, xs[i]));
+        if (type_same_shape(hlo_type_at(f, xs[i]), hlo_type_at(f, xs[0]))) continue;
+        hlo_fail(f, TPU_INVALID, "sort: operand %d has another shape", i);
+        return;
+    }
+    if (dim < 0 || dim >= hlo_rank(f, xs[0]) || dtype_is_complex(hlo_dtype(f, xs[0]))) {
+        hlo_fail(f, TPU_INVALID, "sort: no dimension %d, or a complex key", dim);
+        return;
+    }
+    hlo_region_begin(f, types, 2 * n, true, args);
+    /* Ascending: a < b, or only b is NaN; descending the same with a and b exchanged. */
+    hlo before = descending ? beats(f, args[0], args[1], false) : beats(f, args[1], args[0], false);
+    int region = hlo_region_end(f, &before, 1);
+    text *m = hlo_mid(f);
+    text_puts(m, "{dimension = ");
+    text_int(m, dim);
+    text_puts(m, " : i64, is_stable = true}");
+    hlo_emit_many(f, "sort", xs, n, &region, 1, false, types + 2 * n, n, out);
+}
+
+/* ---- loops and branches ---- */
+
+static hlo_open *open_new(hlo_fn *f, const char *op, const hlo *in, int n)
+{
+    int *ids = hlo_arena(f, (size_t)(n ? n : 1) * sizeof *ids);
+    if (!ids) return NULL;
+    if (!mem_reserve(&f->opens, &f->opens_cap, f->nopens + 1, sizeof *f->opens)) {
+        hlo_fail_memory(f);
+        return NULL;
+    }
+    for (int i = 0; i < n; i++) ids[i] = in[i].id;
+    hlo_open *o = &f->opens[f->nopens++];
+    *o = (hlo_open){.op = op, .in = ids, .nin = n, .condition = -1};
+    return o;
+}
+
+/* The innermost op being built, if it is what the caller thinks. */
+static hlo_open *open_top(hlo_fn *f, const char *op, bool has_condition)
+{
+    if (f->error) return NULL;
+    hlo_open *o = f->nopens ? &f->opens[f->nopens - 1] : NULL;
+    if (o && !strcmp(o->op, op) && (o->condition >= 0) == has_condition) return o;
+    hlo_fail(f, TPU_INTERNAL, "%s: its parts are called out of order", op);
+    return NULL;
+}
+
+static void begin_with(hlo_fn *f, const hlo_open *o, hlo *args)
+{
+    tpu_type *types = hlo_arena(f, (size_t)(o->nin ? o->nin : 1) * sizeof *types);
+    if (!types) return;
+    int n = o->nin;
+    for (int i = 0; i < n; i++) types[i] = *f->values[o->in[i]].type;
+    hlo_region_begin(f, types, n, false, args);
+}
+
+static bool same_types(hlo_fn *f, const char *op, const hlo *xs, const tpu_type *want, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const tpu_type *t = hlo_type_at(f, xs[i]);
+        if (t->dtype == want[i].dtype && type_same_shape(t, &want[i])) continue;
+        hlo_fail(f, TPU_INVALID, "%s: value %d has another type than it began with", op, i);
+        return false;
+    }
+    return true;
+}
+
+void hlo_while_begin(hlo_fn *f, const hlo *init, int n, hlo *args)
+{
+    fill_none(args, n);
+    if (!hlo_usable(f, "while", init, n)) return;
+    hlo_open *o = open_new(f, "while", init, n);
+    if (o) begin_with(f, o, args);
+}
+
+void hlo_while_body(hlo_fn *f, hlo condition, hlo *args)
+{
+    hlo_open *o = open_top(f, "while", false);
+    if (!o) return;
+    fill_none(args, o->nin);
+    if (!hlo_usable(f, "while", &condition, 1)) return;
+    if (hlo_dtype(f, condition) != TPU_BOOL || hlo_rank(f, condition) != 0) {
+        hlo_fail(f, TPU_INVALID, "while: the condition must be a Bool scalar");
+        return;
+    }
+    o->condition = hlo_region_end(f, &condition, 1);
+    if (o->condition >= 0) begin_with(f, o, args);
+}
+
+void hlo_while_end(hlo_fn *f, const hlo *next, hlo *results)
+{
+    hlo_open *o = open_top(f, "while", true);
+    if (!o) return;
+    int n = o->nin;
+    fill_none(results, n);
+    tpu_type *types = hlo_arena(f, (size_t)(n ? n : 1) * sizeof *types);
+    hlo *init = hlo_arena(f, (size_t)(n ? n : 1) * sizeof *init);
+    if (!types || !init) return;
+    for (int i = 0; i < n; i++) {
+        types[i] = *f->values[o->in[i]].type;
+        init[i].id = o->in[i];
+    }
+    if (!hlo_usable(f, "while", next, n) || !same_types(f, "while", next, types, n)) return;
+    int region[2] = {o->condition, hlo_region_end(f, next, n)};
+    f->nopens--;
+    hlo_mid(f);
+    hlo_emit_many(f, "while", init, n, region, 2, false, types, n, results);
+}
+
+void hlo_if_begin(hlo_fn *f, hlo pred)
+{
+    if (!hlo_usable(f, "if", &pred, 1)) return;
+    if (hlo_dtype(f, pred) != TPU_BOOL || hlo_rank(f, pred) != 0) {
+        hlo_fail(f, TPU_INVALID, "if: the predicate must be a Bool scalar");
+        return;
+    }
+    if (open_new(f, "if", &pred, 1)) hlo_region_begin(f, NULL, 0, false, NULL);
+}
+
+void hlo_if_else(hlo_fn *f, const hlo *results, int n)
+{
+    hlo_open *o = open_top(f, "if", false);
+    if (!o) return;
+    o->condition = hlo_region_end(f, results, n);
+    if (o->condition >= 0) hlo_region_begin(f, NULL, 0, false, NULL);
+}
+
+void hlo_if_end(hlo_fn *f, const hlo *results, int n, hlo *out)
+{
+    fill_none(out, n);
+    hlo_open *o = open_top(f, "if", true);
+    if (!o || !hlo_usable(f, "if", results, n)) return;
+    const hlo_scope *then = &f->scopes[o->condition];
+    tpu_type *types = hlo_arena(f, (size_t)(n ? n : 1) * sizeof *types);
+    if (!types) return;
+    for (int i = 0; i < n && i < then->nresults; i++) types[i] = *f->values[then->results[i]].type;
+    if (then->nresults != n) hlo_fail(f, TPU_INVALID, "if: its branches give %d and %d values", then->nresults, n);
+    if (f->error || !same_types(f, "if", results, types, n)) return;
+    hlo pred = {o->in[0]};
+    int region[2] = {o->condition, hlo_region_end(f, results, n)};
+    f->nopens--;
+    hlo_mid(f);
+    hlo_emit_many(f, "if", &pred, 1, region, 2, false, types, n, out);
+}
+
+void hlo_barrier(hlo_fn *f, const hlo *xs, int n, hlo *out)
+{
+    fill_none(out, n);
+    if (!n || !hlo_usable(f, "optimization_barrier", xs, n)) return;
+    tpu_type *types = hlo_arena(f, (size_t)n * sizeof *types);
+    if (!types) return;
+    for (int i = 0; i < n; i++) types[i] = *hlo_type_at(f, xs[i]);
+    hlo_mid(f);
+    hlo_emit_many(f, "optimization_barrier", xs, n, NULL, 0, false, types, n, out);
+}
