@@ -7,9 +7,9 @@ PYTEST = $(PY) -m pytest -q
 export PATH := $(abspath $(dir $(PY))):$(PATH)
 export PYTHONPATH := $(CURDIR)/python$(if $(PYTHONPATH),:$(PYTHONPATH))
 
-.PHONY: all build demo test test-all ci lint fmt asan bench clean
+.PHONY: all build demo test test-all ci lint fmt asan asan-build bench clean
 all: build $(TESTS)
-	$(PYTEST) -m "not slow" tests
+	$(PYTEST) -m "not slow and not long" tests
 
 # ---- what is needed: only for our own .venv ----
 PIP = .venv/bin/python -m pip install -q --disable-pip-version-check
@@ -39,22 +39,23 @@ build: $(RUN)
 demo: build
 	$(PY) examples/demo.py
 test: build $(TESTS)
-	$(PYTEST) -m "not slow" tests
+	$(PYTEST) -m "not long" tests
 test-all: build $(TESTS)
 	$(PYTEST) tests
-ci: build $(TESTS) lint
-	$(PY) tools/ci.py
+ci: build lint $(TESTS)
+	$(PYTEST) -m "not long" tests
 lint: $(TESTS)
 	$(PY) -m ruff check python tests tools bench examples
 	$(PY) tools/check.py
 fmt: $(TESTS)
 	$(PY) -m ruff format python tests tools bench examples
 	clang-format -i src/*.[ch] src/ops/*.[ch] src/python/*.c src/torch/*.cc tests/c/*.[ch]
-asan: $(RUN)
+asan: asan-build
+	ASAN_OPTIONS=detect_leaks=1 build-asan/c_tests --all
+asan-build: $(RUN)
 	@mkdir -p build-asan
 	@$(CONFIGURE) -B build-asan -DTPUTORCH_ASAN=ON >/dev/null
 	@cmake --build build-asan -j $(JOBS)
-	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 build-asan/c_tests --all
 bench: build
 	$(PY) bench/compare.py
 clean:
