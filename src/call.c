@@ -297,12 +297,28 @@ static tpu_error *learn(entry *e, const tpu_type *const *in)
     return err;
 }
 
+/* Field by field: padding bytes must not enter a hash. */
+static hash128 hash_num(hash128 h, const op_num *n)
+{
+    uint64_t re, im;
+    memcpy(&re, &n->re, 8);
+    memcpy(&im, &n->im, 8);
+    return hash_word(hash_word(hash_word(hash_word(h, n->kind), (uint64_t)n->i), re), im);
+}
+
+static hash128 hash_type(hash128 h, const tpu_type *t)
+{
+    h = hash_word(h, t->dtype | (uint64_t)t->rank << 8 | (uint64_t)t->bounded << 16);
+    for (int d = 0; d < t->rank; d++) h = hash_word(h, (uint64_t)t->dim[d]);
+    return h;
+}
+
 /* Independent of addresses, so that it may enter keys on disk and agree between ranks [C2]. */
 static hash128 content_hash(const entry *e, const call_arg *args, const tpu_type *const *in)
 {
     const call_op *op = e->m.op;
     hash128 h = hash_word((hash128){op->id, (uint64_t)target}, (uint64_t)precision);
-    for (int i = 0; i < e->m.nin; i++) h = hash_bytes(h, in[i], sizeof *in[i]);
+    for (int i = 0; i < e->m.nin; i++) h = hash_type(h, in[i]);
     for (int i = 0; i < op->nargs; i++) {
         const op_arg *a = &e->arg[i];
         h = hash_word(h, a->tag | (uint64_t)a->fixed << 8 | (uint64_t)a->is_default << 9 | (uint64_t)a->n << 16);
@@ -310,7 +326,7 @@ static hash128 content_hash(const entry *e, const call_arg *args, const tpu_type
             if (a->tag == OP_T_TENSOR || a->tag == OP_T_TENSORS)
                 h = hash_word(h, (uint64_t)(a->t[j].in < 0 ? -a->t[j].in : 0) | (uint64_t)a->t[j].dtype << 8 | (uint64_t)a->t[j].wrapped << 16);
             else if (a->tag == OP_T_INTS) h = hash_word(h, (uint64_t)a->ints[j]);
-            else if (a->tag == OP_T_NUM || a->tag == OP_T_NUMS) h = hash_bytes(h, &(op_num){a->num[j].kind, a->num[j].i, a->num[j].re, a->num[j].im}, sizeof(op_num));
+            else if (a->tag == OP_T_NUM || a->tag == OP_T_NUMS) h = hash_num(h, &a->num[j]);
             else if (a->tag == OP_T_STR) h = hash_word(h, (uint8_t)a->s[j]);
         }
     }
