@@ -42,7 +42,7 @@ void hlo_free(hlo_fn *f)
     mem_free(f->opens);
     mem_free(f->shared);
     mem_free(f->stack);
-    mem_free(f->alias);
+    mem_free(f->params);
     text_free(&f->mid);
     text_free(&f->out);
     mem_free(f);
@@ -352,19 +352,20 @@ hlo hlo_param(hlo_fn *f, tpu_type type)
 {
     const tpu_type *t = hlo_intern(f, &type);
     if (!t) return HLO_NONE;
-    if (f->nparams != f->nnodes || f->nscopes != 1) {
-        hlo_fail(f, TPU_INTERNAL, "parameters come before everything else");
+    if (f->scope != 0) {
+        hlo_fail(f, TPU_INTERNAL, "a region cannot have the function's parameters");
         return HLO_NONE;
     }
-    if (!mem_reserve(&f->alias, &f->alias_cap, f->nparams + 1, sizeof *f->alias)) {
+    if (!mem_reserve(&f->params, &f->params_cap, f->nparams + 1, sizeof *f->params)) {
         hlo_fail_memory(f);
         return HLO_NONE;
     }
-    text_clear(&f->mid);
+    hlo_mid(f);
     hlo_node *n = node_new(f, NODE_PARAM, "param", NULL, 0, 1);
     if (!n) return HLO_NONE;
     n->number = (int)f->nparams;
-    f->alias[f->nparams++] = 0;
+    f->params[f->nparams].value = n->out;
+    f->params[f->nparams++].alias = 0;
     f->values[n->out] = (hlo_value){t, (int)(n - f->nodes)};
     return (hlo){n->out};
 }
@@ -372,10 +373,11 @@ hlo hlo_param(hlo_fn *f, tpu_type type)
 void hlo_param_alias(hlo_fn *f, hlo param, int output)
 {
     if (f->error) return;
-    if (!known(f, param) || (size_t)param.id >= f->nparams || output < 0)
+    const hlo_node *n = known(f, param) ? &f->nodes[f->values[param.id].node] : NULL;
+    if (!n || n->form != NODE_PARAM || n->scope != 0 || output < 0)
         hlo_fail(f, TPU_INTERNAL, "only a parameter can be donated to an output");
     else
-        f->alias[param.id] = output + 1; /* parameters are the first values: number and id are equal */
+        f->params[n->number].alias = output + 1;
 }
 
 void hlo_region_begin(hlo_fn *f, const tpu_type *types, int n, bool closed_off, hlo *args)

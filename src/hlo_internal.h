@@ -69,8 +69,8 @@ struct hlo_fn {
     size_t nstack, stack_cap;
     text mid;          /* the attributes of the op that is being made */
     text out;          /* the module */
-    int *alias;        /* per parameter: output + 1 */
-    size_t alias_cap, nparams;
+    struct { int value, alias; } *params; /* alias: output + 1 */
+    size_t params_cap, nparams;
     const char *loc;
     int scope;         /* the innermost open one */
     int walk;          /* counts walks, for hlo_node.mark */

@@ -286,14 +286,15 @@ static void print_params(hlo_fn *f, int nresults)
         text_puts(t, p ? ", %arg" : "%arg");
         text_int(t, p);
         text_put(t, ": ", 2);
-        put_type(f, p);
-        if (!f->alias[p]) continue;
-        if (f->alias[p] > nresults) {
-            hlo_fail(f, TPU_INTERNAL, "parameter %d is donated to output %d of %d", p, f->alias[p] - 1, nresults);
+        put_type(f, f->params[p].value);
+        int output = f->params[p].alias - 1;
+        if (output < 0) continue;
+        if (output >= nresults) {
+            hlo_fail(f, TPU_INTERNAL, "parameter %d is donated to output %d of %d", p, output, nresults);
             return;
         }
         text_puts(t, " {tf.aliasing_output = ");
-        text_int(t, f->alias[p] - 1);
+        text_int(t, output);
         text_puts(t, " : i32}");
     }
 }
