@@ -115,6 +115,8 @@ void program_numbers(const trace *tr, const program_cut *cut, trace_num *out)
 static program *bucket[BUCKETS];
 static uint64_t programs;
 
+void program_stats(engine_stats *st) { st->programs = programs; }
+
 static program *lookup(hash128 key)
 {
     program *p = bucket[key.lo % BUCKETS];
@@ -188,8 +190,6 @@ tpu_error *program_find(const trace *tr, const program_cut *cut, program **out)
     *out = p;
     return NULL;
 }
-
-uint64_t program_count(void) { return programs; }
 
 /* ---- StableHLO ---- */
 static const tpu_dtype class_type[] = {TPU_F32, TPU_I64, TPU_F64};

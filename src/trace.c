@@ -157,7 +157,7 @@ static int64_t merge(trace *tr, const call_memo *m, size_t in0, uint64_t *out_sl
     if (tr->seen_epoch[at] != tr->epoch) return -1;
     const trace_call *c = &tr->call[tr->seen[at]];
     bool same = c->m == m && !memcmp(&tr->in[c->in0], &tr->in[in0], (size_t)m->nin * sizeof *tr->in);
-    return same ? tr->seen[at] : -1;
+    return same ? (int64_t)tr->seen[at] : -1;
 }
 
 static void give_results(trace *tr, const call_memo *m, uint32_t out0, value **out)

@@ -1,0 +1,128 @@
+/* fault.c - flags that programs raise about their data, looked at when a value is read [E4].
+ * A launch whose guards may have tripped, or whose inputs stand under such a doubt, gives its values a fault: its own
+ * flags and the faults it came from.  Once looked at it is clean for ever, or an error that every dependent value shares.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "device.h"
+#include "program.h"
+
+struct fault {
+    int32_t refs;
+    bool clean;
+    tpu_error *err;                 /* owned */
+    buffer *flags;                  /* shared; one bool a guard */
+    int n; const char *const *msg;
+    fault **from; size_t nfrom, from_cap; /* shared */
+};
+
+fault *fault_retain(fault *f)
+{
+    if (f) f->refs++;
+    return f;
+}
+
+static void forget(fault *f)
+{
+    buffer_release(f->flags);
+    f->flags = NULL;
+    for (size_t i = 0; i < f->nfrom; i++) fault_release(f->from[i]);
+    mem_free(f->from);
+    f->from = NULL;
+    f->nfrom = f->from_cap = 0;
+}
+
+void fault_release(fault *f)
+{
+    if (!f || --f->refs > 0) return;
+    forget(f);
+    tpu_error_free(f->err);
+    mem_free(f);
+}
+
+/* Reads ready flags. */
+static void look(fault *f)
+{
+    const char *at;
+    char *copy = NULL;
+    tpu_error *e = device_host_view(f->flags, &at, &copy);
+    for (int i = 0; !e && i < f->n; i++)
+        if (at[i]) e = tpu_fail(TPU_OUT_OF_RANGE, "%s", f->msg[i]);
+    mem_free(copy);
+    f->err = e;
+}
+
+/* Settles what can be settled without waiting. */
+static bool settled(fault *f)
+{
+    if (f->clean || f->err) return true;
+    for (size_t i = 0; i < f->nfrom; i++) {
+        if (!settled(f->from[i])) return false;
+        if (f->from[i]->err && !f->err) f->err = tpu_error_copy(f->from[i]->err);
+    }
+    if (!f->err && f->flags) {
+        if (!buffer_ready(f->flags)) return false;
+        look(f);
+    }
+    f->clean = !f->err;
+    forget(f);
+    return true;
+}
+
+static bool add_from(fault *f, fault *from)
+{
+    for (size_t i = 0; i < f->nfrom; i++)
+        if (f->from[i] == from) return true;
+    if (!mem_reserve(&f->from, &f->from_cap, f->nfrom + 1, sizeof *f->from)) return false;
+    f->from[f->nfrom++] = fault_retain(from);
+    return true;
+}
+
+fault *fault_of_launch(const program *p, value *const *in, buffer *take_flags)
+{
+    fault *f = mem_new(sizeof *f);
+    if (!f) {
+        buffer_release(take_flags);
+        return NULL;
+    }
+    *f = (fault){.refs = 1, .flags = take_flags, .n = p->nguard, .msg = p->guard};
+    for (int i = 0; i < p->nin; i++) {
+        fault *from = in[i]->fault;
+        if (!from) continue;
+        if (settled(from) && from->clean) {
+            fault_release(from);
+            in[i]->fault = NULL;
+        } else {
+            (void)add_from(f, from);
+        }
+    }
+    if (f->flags || f->nfrom) return f;
+    fault_release(f);
+    return NULL;
+}
+
+/* The first of a chain that is not settled, its ancestors before it; NULL when all are. */
+static fault *open_one(fault *f)
+{
+    if (settled(f)) return NULL;
+    for (size_t i = 0; i < f->nfrom; i++) {
+        fault *o = open_one(f->from[i]);
+        if (o) return o;
+    }
+    return f;
+}
+
+tpu_error *fault_check(fault *take_f)
+{
+    engine_lock();
+    tpu_error *e = NULL;
+    for (fault *o = open_one(take_f); o && !e; o = open_one(take_f)) {
+        buffer *b = o->flags ? buffer_retain(o->flags) : NULL;
+        engine_unlock();
+        if (b) e = buffer_wait(b);
+        buffer_release(b);
+        engine_lock();
+    }
+    if (!e && take_f->err) e = tpu_error_copy(take_f->err);
+    fault_release(take_f);
+    engine_unlock();
+    return e;
+}
