@@ -12,12 +12,15 @@
 
 static _Atomic int64_t live_blocks;
 static _Atomic int64_t fail_in; /* 0: allocations are not made to fail */
+static _Atomic bool faulted;
 
 /* The fast path is one relaxed load; counting down happens only in tests. */
 static bool fault(void)
 {
     if (atomic_load_explicit(&fail_in, memory_order_relaxed) == 0) return false;
-    return atomic_fetch_sub(&fail_in, 1) == 1;
+    if (atomic_fetch_sub(&fail_in, 1) != 1) return false;
+    atomic_store(&faulted, true);
+    return true;
 }
 
 void *mem_new(size_t bytes)
@@ -55,7 +58,13 @@ void *mem_keep(size_t bytes)
 
 void mem_fail_after(int64_t n)
 {
+    atomic_store(&faulted, false);
     atomic_store(&fail_in, n);
+}
+
+bool mem_faulted(void)
+{
+    return atomic_load(&faulted);
 }
 
 int64_t mem_live(void)

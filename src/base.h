@@ -45,6 +45,7 @@ char *mem_dup(const char *s, size_t n);                 /* owned, ends in '\0'; 
 TPU_API void mem_free(void *p);
 void *mem_keep(size_t bytes);                           /* zeroed, lives as long as the process, not in mem_live */
 TPU_API void mem_fail_after(int64_t n);
+TPU_API bool mem_faulted(void);                          /* the failure that mem_fail_after asked for has happened */
 TPU_API int64_t mem_live(void);
 
 /* Grows *at to hold at least `need` items of `size` bytes, doubling; false if out of memory, then *at is unchanged. */
