@@ -45,6 +45,47 @@ static void add_free_dims(tpu_type *r, const tpu_type *t, const int64_t *batch, 
     }
 }
 
+static void fail_operands(hlo_fn *f, const char *op, hlo x, hlo y)
+{
+    text a = {0}, b = {0};
+    type_words(hlo_type_at(f, x), &a);
+    type_words(hlo_type_at(f, y), &b);
+    hlo_fail(f, TPU_INVALID, "%s: operands do not fit: %s and %s", op, a.at ? a.at : "?", b.at ? b.at : "?");
+    text_free(&a);
+    text_free(&b);
+}
+
+/* One operand as [batch, free, contract], spread over [batch, x's free, y's free, contract]; `at` is where its free
+ * dims go. */
+static hlo spread(hlo_fn *f, hlo x, int nbatch, const int64_t *batch, int ncontract, const int64_t *contract, int at,
+                  const tpu_type *all)
+{
+    int64_t perm[TYPE_MAX_RANK], to[TYPE_MAX_RANK];
+    int n = 0;
+    for (int i = 0; i < nbatch; i++, n++) perm[n] = batch[i], to[n] = n;
+    for (int d = 0; d < hlo_rank(f, x); d++)
+        if (!is_listed(batch, nbatch, d) && !is_listed(contract, ncontract, d)) perm[n] = d, to[n++] = at++;
+    for (int i = 0; i < ncontract; i++, n++) perm[n] = contract[i], to[n] = all->rank - ncontract + i;
+    return hlo_broadcast_in_dim(f, hlo_transpose(f, x, perm), *all, to);
+}
+
+/* A TPU has no 64-bit integer dot: multiply and add up, which XLA fuses. */
+static hlo dot_by_sum(hlo_fn *f, hlo x, hlo y, int nbatch, const int64_t *xbatch, const int64_t *ybatch, int ncontract,
+                      const int64_t *xcontract, const int64_t *ycontract, const tpu_type *result)
+{
+    tpu_type all = type_as(*result, hlo_dtype(f, x));
+    if (all.rank + ncontract > TYPE_MAX_RANK) {
+        hlo_fail(f, TPU_UNIMPLEMENTED, "dot: too many dimensions");
+        return HLO_NONE;
+    }
+    for (int i = 0; i < ncontract; i++) all.dim[all.rank++] = hlo_dim(f, x, (int)xcontract[i]);
+    hlo a = spread(f, x, nbatch, xbatch, ncontract, xcontract, nbatch, &all);
+    int xfree = hlo_rank(f, x) - nbatch - ncontract;
+    hlo b = spread(f, y, nbatch, ybatch, ncontract, ycontract, nbatch + xfree, &all);
+    uint32_t dims = ((1u << ncontract) - 1) << (all.rank - ncontract);
+    return hlo_convert(f, hlo_reduce(f, "add", hlo_op2(f, "multiply", a, b), dims), (tpu_dtype)result->dtype);
+}
+
 hlo hlo_dot(hlo_fn *f, hlo x, hlo y, int nbatch, const int64_t *xbatch, const int64_t *ybatch, int ncontract,
             const int64_t *xcontract, const int64_t *ycontract, tpu_dtype out)
 {
@@ -61,16 +102,13 @@ hlo hlo_dot(hlo_fn *f, hlo x, hlo y, int nbatch, const int64_t *xbatch, const in
     }
     for (int i = 0; i < ncontract && fits; i++) fits = a->dim[xcontract[i]] == b->dim[ycontract[i]];
     if (!fits) {
-        text ta = {0}, tb = {0};
-        type_words(a, &ta);
-        type_words(b, &tb);
-        hlo_fail(f, TPU_INVALID, "dot: operands do not fit: %s and %s", ta.at ? ta.at : "?", tb.at ? tb.at : "?");
-        text_free(&ta);
-        text_free(&tb);
+        fail_operands(f, "dot", x, y);
         return HLO_NONE;
     }
     add_free_dims(&r, a, xbatch, nbatch, xcontract, ncontract);
     add_free_dims(&r, b, ybatch, nbatch, ycontract, ncontract);
+    if (f->target == HLO_TPU && (a->dtype == TPU_I64 || a->dtype == TPU_U64) && r.dtype != TPU_NONE)
+        return dot_by_sum(f, x, y, nbatch, xbatch, ybatch, ncontract, xcontract, ycontract, &r);
     text *m = hlo_mid(f);
     text_puts(m, "{dot_dimension_numbers = #stablehlo.dot<");
     if (nbatch) {
@@ -194,13 +232,7 @@ hlo hlo_convolution(hlo_fn *f, hlo x, hlo kernel, const hlo_conv *conv, tpu_dtyp
     hlo_conv c = conv_filled(conv);
     tpu_type r = conv_type(&c, hlo_type_at(f, x), hlo_type_at(f, kernel), out);
     if (r.dtype == TPU_NONE) {
-        text a = {0}, b = {0};
-        type_words(hlo_type_at(f, x), &a);
-        type_words(hlo_type_at(f, kernel), &b);
-        hlo_fail(f, TPU_INVALID, "convolution: input %s and kernel %s do not fit (groups %lld)", a.at ? a.at : "?",
-                 b.at ? b.at : "?", (long long)c.feature_groups);
-        text_free(&a);
-        text_free(&b);
+        fail_operands(f, "convolution", x, kernel);
         return HLO_NONE;
     }
     put_conv(f, hlo_mid(f), &c, hlo_dtype(f, x));

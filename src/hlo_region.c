@@ -174,23 +174,58 @@ hlo hlo_reduce_window(hlo_fn *f, const char *op, hlo x, const hlo_window *w)
     return hlo_emit_type(f, "reduce_window", in, 2, &t);
 }
 
-hlo hlo_select_and_scatter(hlo_fn *f, hlo x, hlo source, const hlo_window *w)
+/* The elements that place `k` of each window sees. */
+static hlo window_place(hlo_fn *f, hlo padded, const hlo_window *w, const tpu_type *out, const int64_t *k)
 {
-    hlo in[3] = {x, source};
-    if (!hlo_usable(f, "select_and_scatter", in, 2)) return HLO_NONE;
-    const tpu_type *t = hlo_type_at(f, x), *s = hlo_type_at(f, source);
-    tpu_dtype d = (tpu_dtype)t->dtype;
-    hlo_window full = window_filled(w, t->rank);
-    bool fits = t->rank && t->rank == s->rank && t->dtype == s->dtype;
-    for (int i = 0; i < t->rank && fits; i++)
-        fits = full.dilation[i] == 1 && full.base_dilation[i] == 1 && window_count(&full, i, t->dim[i]) == s->dim[i];
-    if (!fits) {
-        hlo_fail(f, TPU_INVALID, "select_and_scatter: the source does not fit the windows");
-        return HLO_NONE;
+    int64_t limit[TYPE_MAX_RANK];
+    for (int d = 0; d < out->rank; d++) limit[d] = k[d] + (out->dim[d] - 1) * w->stride[d] + 1;
+    return hlo_slice(f, padded, k, limit, w->stride);
+}
+
+static bool next_place(int64_t *k, const hlo_window *w, int rank)
+{
+    for (int d = rank - 1; d >= 0; d--) {
+        if (++k[d] < w->size[d]) return true;
+        k[d] = 0;
     }
-    in[2] = hlo_const_i(f, type_scalar(d), 0);
-    tpu_type args[2] = {type_scalar(d), type_scalar(d)};
-    hlo a[2];
+    return false;
+}
+
+/* The same place by place, for what a TPU's own op refuses (64-bit elements): find the winner of each window, then add
+ * the source where it stands. */
+static hlo select_by_place(hlo_fn *f, hlo x, hlo source, const hlo_window *w)
+{
+    tpu_type t = hlo_type(f, x), s = hlo_type(f, source);
+    hlo zero = hlo_const_i(f, type_scalar((tpu_dtype)t.dtype), 0);
+    hlo padded = hlo_pad(f, x, hlo_lowest(f, type_scalar((tpu_dtype)t.dtype)), w->pad_lo, w->pad_hi, NULL);
+    int64_t k[TYPE_MAX_RANK] = {0}, n = 0;
+    hlo best = window_place(f, padded, w, &s, k), winner = hlo_zeros(f, type_as(s, TPU_I32));
+    while (next_place(k, w, t.rank) && !f->error) {
+        hlo here = window_place(f, padded, w, &s, k), wins = beats(f, here, best, false);
+        best = hlo_select(f, wins, here, best);
+        winner = hlo_select(f, wins, hlo_like_i(f, winner, ++n), winner);
+    }
+    hlo sum = hlo_zeros(f, t);
+    n = 0;
+    do {
+        int64_t lo[TYPE_MAX_RANK], hi[TYPE_MAX_RANK], between[TYPE_MAX_RANK];
+        for (int d = 0; d < t.rank; d++) {
+            lo[d] = k[d] - w->pad_lo[d];
+            hi[d] = t.dim[d] + w->pad_lo[d] - 1 - k[d] - (s.dim[d] - 1) * w->stride[d];
+            between[d] = w->stride[d] - 1;
+        }
+        hlo chosen = hlo_compare(f, "EQ", winner, hlo_like_i(f, winner, n++));
+        hlo part = hlo_select(f, chosen, source, hlo_like_i(f, source, 0));
+        sum = hlo_op2(f, "add", sum, hlo_pad(f, part, zero, lo, hi, between));
+    } while (next_place(k, w, t.rank) && !f->error);
+    return sum;
+}
+
+static hlo select_and_scatter(hlo_fn *f, hlo x, hlo source, const hlo_window *w)
+{
+    tpu_dtype d = hlo_dtype(f, x);
+    hlo in[3] = {x, source, hlo_const_i(f, type_scalar(d), 0)}, a[2], out;
+    tpu_type args[2] = {type_scalar(d), type_scalar(d)}, r = hlo_type(f, x);
     int region[2];
     hlo_region_begin(f, args, 2, true, a);
     hlo keep = hlo_compare(f, "GE", a[0], a[1]);
@@ -199,11 +234,59 @@ hlo hlo_select_and_scatter(hlo_fn *f, hlo x, hlo source, const hlo_window *w)
     hlo_region_begin(f, args, 2, true, a);
     hlo sum = hlo_op2(f, "add", a[0], a[1]);
     region[1] = hlo_region_end(f, &sum, 1);
-    put_window(hlo_mid(f), &full, hlo_rank(f, x), false);
-    tpu_type r = hlo_type(f, x);
-    hlo out;
+    if (f->error) return HLO_NONE;
+    put_window(hlo_mid(f), w, r.rank, false);
     hlo_emit_many(f, "select_and_scatter", in, 3, region, 2, false, &r, 1, &out);
     return out;
+}
+
+/* A TPU wants two dims that the window leaves alone: gives the operand leading ones until it has them. */
+static int dims_to_add(const hlo_window *w, int rank)
+{
+    int free_dims = 0;
+    for (int d = 0; d < rank; d++) free_dims += w->size[d] == 1 && w->stride[d] == 1;
+    return free_dims >= 2 || rank + 2 > TYPE_MAX_RANK ? 0 : 2 - free_dims;
+}
+
+static hlo add_dims(hlo_fn *f, hlo x, int n)
+{
+    for (int i = 0; i < n; i++) x = hlo_unsqueeze(f, x, 0);
+    return x;
+}
+
+static hlo_window window_shifted(const hlo_window *w, int n)
+{
+    hlo_window r = {0};
+    for (int d = 0; d + n < TYPE_MAX_RANK; d++) {
+        r.size[d + n] = w->size[d];
+        r.stride[d + n] = w->stride[d];
+        r.pad_lo[d + n] = w->pad_lo[d];
+        r.pad_hi[d + n] = w->pad_hi[d];
+    }
+    return r;
+}
+
+hlo hlo_select_and_scatter(hlo_fn *f, hlo x, hlo source, const hlo_window *w)
+{
+    hlo in[2] = {x, source};
+    if (!hlo_usable(f, "select_and_scatter", in, 2)) return HLO_NONE;
+    tpu_type t = hlo_type(f, x), s = hlo_type(f, source);
+    hlo_window full = window_filled(w, t.rank);
+    bool fits = t.rank && t.rank == s.rank && t.dtype == s.dtype && !dtype_is_complex((tpu_dtype)t.dtype);
+    for (int i = 0; i < t.rank && fits; i++)
+        fits = full.dilation[i] == 1 && full.base_dilation[i] == 1 && window_count(&full, i, t.dim[i]) == s.dim[i];
+    if (!fits) {
+        hlo_fail(f, TPU_INVALID, "select_and_scatter: the source does not fit the windows");
+        return HLO_NONE;
+    }
+    if (type_count(&s) == 0) return hlo_zeros(f, t);
+    bool tpu = f->target == HLO_TPU;
+    if (tpu && dtype_size((tpu_dtype)t.dtype) == 8) return select_by_place(f, x, source, &full);
+    int n = tpu ? dims_to_add(&full, t.rank) : 0;
+    hlo_window shifted = window_shifted(&full, n);
+    shifted = window_filled(&shifted, t.rank + n);
+    hlo r = select_and_scatter(f, add_dims(f, x, n), add_dims(f, source, n), &shifted);
+    return hlo_reshape(f, r, t.rank, t.dim);
 }
 
 hlo hlo_cumulative(hlo_fn *f, const char *op, hlo x, int dim, bool reverse)
