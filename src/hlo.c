@@ -322,7 +322,6 @@ static bool region_has_effect(const hlo_fn *f, const int *region, int n)
 void hlo_emit_many(hlo_fn *f, const char *op, const hlo *in, int nin, const int *region, int nregion, bool effect,
                    const tpu_type *types, int nout, hlo *out)
 {
-    for (int i = 0; i < nout; i++) out[i] = HLO_NONE;
     if (f->error) return;
     int *regions = NULL;
     if (nregion && !(regions = hlo_arena(f, (size_t)nregion * sizeof *regions))) return;
@@ -343,7 +342,7 @@ void hlo_emit_many(hlo_fn *f, const char *op, const hlo *in, int nin, const int 
         if (!t) t = &no_type;
         f->values[f->nodes[id].out + i].type = t;
     }
-    for (int i = 0; i < nout && !f->error; i++) out[i] = (hlo){f->nodes[id].out + i};
+    for (int i = 0; i < nout; i++) out[i] = (hlo){f->nodes[id].out + i};
 }
 
 /* ---- parameters, regions ---- */

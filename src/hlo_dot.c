@@ -348,8 +348,7 @@ hlo hlo_fft(hlo_fn *f, hlo x, const char *kind, int n, const int64_t *lengths)
 void hlo_custom_call(hlo_fn *f, const char *target, const char *backend_config, bool side_effect, const hlo *xs, int n,
                      const tpu_type *types, int nresults, hlo *out)
 {
-    for (int i = 0; i < nresults; i++) out[i] = HLO_NONE;
-    if (!hlo_usable(f, "custom_call", xs, n)) return;
+    hlo_usable(f, "custom_call", xs, n);
     text *m = hlo_mid(f);
     text_puts(m, "{api_version = 4 : i32, backend_config = ");
     text_puts(m, backend_config ? backend_config : "{}");
@@ -360,4 +359,5 @@ void hlo_custom_call(hlo_fn *f, const char *target, const char *backend_config, 
     }
     text_puts(m, side_effect ? "\", has_side_effect = true}" : "\", has_side_effect = false}");
     hlo_emit_many(f, "custom_call", xs, n, NULL, 0, side_effect, types, nresults, out);
+    for (int i = 0; i < nresults && f->error; i++) out[i] = HLO_NONE;
 }

@@ -95,7 +95,7 @@ void hlo_array(text *t, const char *name, const int64_t *v, int n);             
 /* A pure op with one result; equal ones are shared. */
 hlo hlo_emit(hlo_fn *f, node_form form, const char *op, const hlo *in, int nin, const tpu_type *type);
 hlo hlo_emit_type(hlo_fn *f, const char *op, const hlo *in, int nin, const tpu_type *type); /* generic; type is interned here */
-/* Any op: several results, regions, effects.  out may be NULL when nout is 0. */
+/* Any op: several results, regions, effects.  out is left alone on failure, and may be NULL when nout is 0. */
 void hlo_emit_many(hlo_fn *f, const char *op, const hlo *in, int nin, const int *region, int nregion, bool effect,
                    const tpu_type *types, int nout, hlo *out);
 

@@ -101,7 +101,7 @@ hlo hlo_argmax(hlo_fn *f, hlo x, int dim, bool least)
     hlo start = least ? hlo_highest(f, type_scalar(d)) : hlo_lowest(f, type_scalar(d));
     hlo in[4] = {x, hlo_iota(f, type_as(*t, di), dim), start, hlo_highest(f, type_scalar(di))};
     tpu_type args[4] = {type_scalar(d), type_scalar(di), type_scalar(d), type_scalar(di)};
-    hlo a[4], out[2];
+    hlo a[4], out[2] = {HLO_NONE, HLO_NONE};
     hlo_region_begin(f, args, 4, true, a);
     hlo wins = beats(f, a[0], a[2], least), loses = beats(f, a[2], a[0], least);
     hlo first = hlo_op2(f, "and", hlo_op1(f, "not", loses), hlo_compare(f, "LT", a[1], a[3]));
@@ -224,7 +224,7 @@ static hlo select_by_place(hlo_fn *f, hlo x, hlo source, const hlo_window *w)
 static hlo select_and_scatter(hlo_fn *f, hlo x, hlo source, const hlo_window *w)
 {
     tpu_dtype d = hlo_dtype(f, x);
-    hlo in[3] = {x, source, hlo_const_i(f, type_scalar(d), 0)}, a[2], out;
+    hlo in[3] = {x, source, hlo_const_i(f, type_scalar(d), 0)}, a[2], out = HLO_NONE;
     tpu_type args[2] = {type_scalar(d), type_scalar(d)}, r = hlo_type(f, x);
     int region[2];
     hlo_region_begin(f, args, 2, true, a);
@@ -337,14 +337,14 @@ hlo hlo_scatter(hlo_fn *f, const char *op, hlo x, hlo indices, hlo updates, cons
 
 /* ---- sort ---- */
 
-static void fill_none(hlo *out, int n)
+/* Results may stand where the operands stood, so nothing is written before those are read. */
+static void none_if_failed(const hlo_fn *f, hlo *out, int n)
 {
-    for (int i = 0; i < n; i++) out[i] = HLO_NONE;
+    for (int i = 0; i < n && f->error; i++) out[i] = HLO_NONE;
 }
 
-void hlo_sort(hlo_fn *f, const hlo *xs, int n, int dim, bool descending, hlo *out)
+static void sort(hlo_fn *f, const hlo *xs, int n, int dim, bool descending, hlo *out)
 {
-    fill_none(out, n);
     if (!hlo_usable(f, "sort", xs, n)) return;
     tpu_type *types = n > 0 ? hlo_arena(f, (size_t)n * 3 * sizeof *types) : NULL;
     hlo *args = types ? hlo_arena(f, (size_t)n * 2 * sizeof *args) : NULL;
@@ -369,6 +369,12 @@ void hlo_sort(hlo_fn *f, const hlo *xs, int n, int dim, bool descending, hlo *ou
     text_int(m, dim);
     text_puts(m, " : i64, is_stable = true}");
     hlo_emit_many(f, "sort", xs, n, &region, 1, false, types + 2 * n, n, out);
+}
+
+void hlo_sort(hlo_fn *f, const hlo *xs, int n, int dim, bool descending, hlo *out)
+{
+    sort(f, xs, n, dim, descending, out);
+    none_if_failed(f, out, n);
 }
 
 /* ---- loops and branches ---- */
@@ -419,24 +425,20 @@ static bool same_types(hlo_fn *f, const char *op, const hlo *xs, const tpu_type 
 
 void hlo_while_begin(hlo_fn *f, const hlo *init, int n, hlo *args)
 {
-    fill_none(args, n);
-    if (!hlo_usable(f, "while", init, n)) return;
-    hlo_open *o = open_new(f, "while", init, n);
+    hlo_open *o = hlo_usable(f, "while", init, n) ? open_new(f, "while", init, n) : NULL;
     if (o) begin_with(f, o, args);
+    none_if_failed(f, args, n);
 }
 
 void hlo_while_body(hlo_fn *f, hlo condition, hlo *args)
 {
     hlo_open *o = open_top(f, "while", false);
     if (!o) return;
-    fill_none(args, o->nin);
-    if (!hlo_usable(f, "while", &condition, 1)) return;
-    if (hlo_dtype(f, condition) != TPU_BOOL || hlo_rank(f, condition) != 0) {
+    if (hlo_usable(f, "while", &condition, 1) && (hlo_dtype(f, condition) != TPU_BOOL || hlo_rank(f, condition) != 0))
         hlo_fail(f, TPU_INVALID, "while: the condition must be a Bool scalar");
-        return;
-    }
     o->condition = hlo_region_end(f, &condition, 1);
     if (o->condition >= 0) begin_with(f, o, args);
+    none_if_failed(f, args, o->nin);
 }
 
 void hlo_while_end(hlo_fn *f, const hlo *next, hlo *results)
@@ -444,19 +446,19 @@ void hlo_while_end(hlo_fn *f, const hlo *next, hlo *results)
     hlo_open *o = open_top(f, "while", true);
     if (!o) return;
     int n = o->nin;
-    fill_none(results, n);
     tpu_type *types = hlo_arena(f, (size_t)(n ? n : 1) * sizeof *types);
     hlo *init = hlo_arena(f, (size_t)(n ? n : 1) * sizeof *init);
-    if (!types || !init) return;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && types && init; i++) {
         types[i] = *f->values[o->in[i]].type;
         init[i].id = o->in[i];
     }
-    if (!hlo_usable(f, "while", next, n) || !same_types(f, "while", next, types, n)) return;
-    int region[2] = {o->condition, hlo_region_end(f, next, n)};
-    f->nopens--;
-    hlo_mid(f);
-    hlo_emit_many(f, "while", init, n, region, 2, false, types, n, results);
+    if (hlo_usable(f, "while", next, n) && same_types(f, "while", next, types, n)) {
+        int region[2] = {o->condition, hlo_region_end(f, next, n)};
+        f->nopens--;
+        hlo_mid(f);
+        hlo_emit_many(f, "while", init, n, region, 2, false, types, n, results);
+    }
+    none_if_failed(f, results, n);
 }
 
 void hlo_if_begin(hlo_fn *f, hlo pred)
@@ -477,9 +479,8 @@ void hlo_if_else(hlo_fn *f, const hlo *results, int n)
     if (o->condition >= 0) hlo_region_begin(f, NULL, 0, false, NULL);
 }
 
-void hlo_if_end(hlo_fn *f, const hlo *results, int n, hlo *out)
+static void if_end(hlo_fn *f, const hlo *results, int n, hlo *out)
 {
-    fill_none(out, n);
     hlo_open *o = open_top(f, "if", true);
     if (!o || !hlo_usable(f, "if", results, n)) return;
     const hlo_scope *then = &f->scopes[o->condition];
@@ -495,13 +496,17 @@ void hlo_if_end(hlo_fn *f, const hlo *results, int n, hlo *out)
     hlo_emit_many(f, "if", &pred, 1, region, 2, false, types, n, out);
 }
 
+void hlo_if_end(hlo_fn *f, const hlo *results, int n, hlo *out)
+{
+    if_end(f, results, n, out);
+    none_if_failed(f, out, n);
+}
+
 void hlo_barrier(hlo_fn *f, const hlo *xs, int n, hlo *out)
 {
-    fill_none(out, n);
-    if (!n || !hlo_usable(f, "optimization_barrier", xs, n)) return;
-    tpu_type *types = hlo_arena(f, (size_t)n * sizeof *types);
-    if (!types) return;
-    for (int i = 0; i < n; i++) types[i] = *hlo_type_at(f, xs[i]);
+    tpu_type *types = n && hlo_usable(f, "barrier", xs, n) ? hlo_arena(f, (size_t)n * sizeof *types) : NULL;
+    for (int i = 0; i < n && types; i++) types[i] = *hlo_type_at(f, xs[i]);
     hlo_mid(f);
-    hlo_emit_many(f, "optimization_barrier", xs, n, NULL, 0, false, types, n, out);
+    if (types) hlo_emit_many(f, "optimization_barrier", xs, n, NULL, 0, false, types, n, out);
+    none_if_failed(f, out, n);
 }
