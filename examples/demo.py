@@ -16,11 +16,11 @@ import time
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # two runtimes share the cores: idle threads must not spin
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 
-import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
 
+import torch  # noqa: E402
 import tputorch  # noqa: E402, F401
+from torch import nn  # noqa: E402
 
 DEVICES = ("cpu", "tpu")
 AGREE_STEPS, AGREE = 100, 1e-3

@@ -9,11 +9,11 @@ import sys
 import time
 
 import pytest
-import torch
 import torch.nn.functional as F
-from conftest import plugin_files, run_python
 
+import torch
 import tputorch  # noqa: F401
+from conftest import plugin_files, run_python
 
 
 def same_exception(f):
@@ -24,7 +24,8 @@ def same_exception(f):
         r = f("tpu")
         for t in r if isinstance(r, (list, tuple)) else [r]:
             t.cpu()
-    assert isinstance(got.value, type(want.value)), f"{got.value!r} instead of {want.value!r}"
+    kind = RuntimeError if isinstance(want.value, NotImplementedError) else type(want.value)
+    assert isinstance(got.value, kind), f"{got.value!r} instead of {want.value!r}"
     assert len(str(got.value)) > 10
     assert (torch.ones(2, device="tpu") + 1).tolist() == [2, 2]
     return str(got.value), str(want.value)
@@ -107,7 +108,7 @@ INDICES = {
 @pytest.mark.parametrize("name", INDICES)
 def test_indices_out_of_range(name):
     """[E4]"""
-    with pytest.raises(Exception):
+    with pytest.raises((IndexError, RuntimeError)):
         INDICES[name]("cpu")
     with pytest.raises((IndexError, RuntimeError), match="(?i)out of (range|bounds)|index"):
         INDICES[name]("tpu").cpu()

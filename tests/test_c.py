@@ -5,6 +5,7 @@ import os
 import subprocess
 
 import pytest
+
 from conftest import ROOT, plugin_files
 
 BINARY = ROOT / "build" / "c_tests"

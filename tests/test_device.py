@@ -2,8 +2,8 @@
 """torch.tpu answers by torch.cuda's names."""
 
 import pytest
-import torch
 
+import torch
 import tputorch
 
 # Names of torch.cuda without a meaning here.

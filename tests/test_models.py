@@ -79,8 +79,8 @@ def train(kind, opt, device, steps=4, amp=False):
     return losses, [p.detach().cpu().float() for p in m.parameters()], n.item()
 '''
 CHECK = MODELS + r'''
-a, b = train(KIND, OPT, 'cpu', amp=AMP), train(KIND, OPT, 'tpu', amp=AMP)
-tol = 3e-2 if AMP else 1e-4
+a, b = train(KIND, OPT, 'cpu'), train(KIND, OPT, 'tpu', amp=AMP)
+tol = 5e-2 if AMP else 1e-4
 for x, y in zip(a[0], b[0]): assert abs(x - y) <= tol * abs(x) + tol, (a[0], b[0])
 if not AMP:
     assert abs(a[2] - b[2]) < 1e-3 * abs(a[2]) + 1e-4, (a[2], b[2])

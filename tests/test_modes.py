@@ -2,11 +2,11 @@
 """fused, strict and debug give the same values: integers exactly, floats within rounding, random numbers bit for bit [R1]."""
 
 import pytest
-import torch
 import torch.nn.functional as F
-from torch import nn
 
+import torch
 import tputorch  # noqa: F401
+from torch import nn
 
 
 @pytest.fixture

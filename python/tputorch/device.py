@@ -5,8 +5,7 @@ statistics).  Asking never starts the device; using it does."""
 import sys
 import types
 from collections import OrderedDict
-from collections.abc import Iterable
-from enum import Enum
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import torch
@@ -321,7 +320,7 @@ def empty_cache() -> None:
 # ---- modes, and what the engine did ----
 
 
-class EagerMode(str, Enum):
+class EagerMode(StrEnum):
     """The modes by TorchTPU's names; torch.tpu.eager_mode takes these or "fused", "strict", "debug"."""
 
     DEFER_AND_FUSE = "fused"
@@ -330,8 +329,6 @@ class EagerMode(str, Enum):
     DEFER = "fused"
     DEFAULT = "fused"
     STRICT_EAGER = "strict"
-
-    __str__ = str.__str__
 
 
 def set_eager_mode(mode: "EagerMode | str") -> None:
@@ -362,10 +359,6 @@ def flush(device: Device = None) -> None:
     _C.flush(_index(device))
 
 
-def default_backend_name() -> str:
-    return "tpu"
-
-
 class _Module(types.ModuleType):
     """Gives the module its properties."""
 
@@ -387,4 +380,4 @@ class _Module(types.ModuleType):
 
 
 sys.modules[__name__].__class__ = _Module
-__all__ = [n for n in globals() if not n.startswith("_") and n not in ("sys", "types", "torch", "OrderedDict", "Iterable", "Enum", "Any", "NamedTuple")]
+__all__ = [n for n in globals() if not n.startswith("_") and n not in ("sys", "types", "torch", "OrderedDict", "Iterable", "StrEnum", "Any", "NamedTuple")]

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every op that tests/ops.txt lists passes PyTorch's own samples on tpu (forward, in-place, backward; float32), with
+TPUTORCH_FALLBACK=error.  `python tests/tools/opcov.py` measures; `python tests/test_ops.py FILE.jsonl` rewrites the list."""
+
+import collections
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIST = Path(__file__).resolve().parent / "ops.txt"
+OPCOV = Path(__file__).resolve().parent / "tools" / "opcov.py"
+SHARDS = 8
+
+
+def names() -> list[str]:
+    return LIST.read_text().split() if LIST.exists() else []
+
+
+def test_there_are_enough_rows():
+    """[P1]"""
+    from tputorch import _C
+
+    rows = _C.row_names()
+    assert len(rows) == len(set(rows)) >= 250
+
+
+def run(ops: list[str], out: Path, dtypes: str, modes: str, samples: int) -> list[dict]:
+    cmd = [sys.executable, str(OPCOV), "--init", "tputorch", "--ops", ",".join(ops), "--dtypes", dtypes, "--modes", modes,
+           "--samples", str(samples), "--out", str(out), "--fresh"]
+    p = subprocess.run(cmd, env={**os.environ, "TPUTORCH_FALLBACK": "error"}, capture_output=True, text=True)
+    assert out.exists(), p.stdout[-2000:] + p.stderr[-2000:]
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_ops_float32(shard, tmp_path):
+    ops = names()[shard::SHARDS]
+    if not ops:
+        pytest.skip("tests/ops.txt lists nothing")
+    got = run(ops, tmp_path / "got.jsonl", "float32", "forward,inplace,backward", 3)
+    bad = [r for r in got if r["status"] not in ("ok", "skip")]
+    assert not bad, "\n".join(f"{r['op']} {r['variant']} {r['mode']}: {r['status']} {r.get('msg', '')[:200]}" for r in bad)
+    assert any(r["status"] == "ok" for r in got)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", ["bfloat16", "int64", "bool"])
+def test_ops_other_types(dtype, tmp_path):
+    got = run(names(), tmp_path / "got.jsonl", dtype, "forward", 3)
+    counts = collections.Counter(r["status"] for r in got)
+    assert counts["ok"] >= 0.9 * (sum(counts.values()) - counts["skip"]), counts
+
+
+if __name__ == "__main__":
+    seen = collections.defaultdict(set)
+    for name in sys.argv[1:]:
+        for row in map(json.loads, Path(name).read_text().splitlines()):
+            if row["dtype"] == "float32":
+                seen[row["op"]].add(row["status"])
+    LIST.write_text("\n".join(sorted(op for op, s in seen.items() if "ok" in s and s <= {"ok", "skip"})) + "\n")
+    print(len(names()), "ops")
