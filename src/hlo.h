@@ -2,7 +2,9 @@
  * An hlo_fn owns everything made with it; an hlo value is valid until hlo_free.  Errors stick: after the first, every
  * call does nothing and returns HLO_NONE, and hlo_finish reports it - so a lowering checks nothing.  Where a primitive
  * takes several operands they must have one type unless the comment says otherwise; nothing is broadcast or converted
- * in silence except by the functions under "Convenience".  `dims` arrays are borrowed for the call.  One thread a function. */
+ * in silence except by the functions under "Convenience".  `dims` arrays are borrowed for the call; an array of results
+ * may be the array of operands.  One thread a function.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TPUTORCH_HLO_H
 #define TPUTORCH_HLO_H
 
@@ -19,7 +21,7 @@ typedef enum hlo_target { HLO_CPU, HLO_TPU } hlo_target;
 hlo_fn *hlo_new(hlo_target target);                     /* owned; NULL if out of memory */
 void hlo_free(hlo_fn *f);
 hlo_target hlo_target_of(const hlo_fn *f);
-hlo hlo_param(hlo_fn *f, tpu_type type);                /* parameters come before everything else */
+hlo hlo_param(hlo_fn *f, tpu_type type);                /* at any time, outside of regions */
 void hlo_param_alias(hlo_fn *f, hlo param, int output); /* may be donated to that output (tf.aliasing_output) */
 void hlo_loc(hlo_fn *f, const char *aten);              /* ops from here on carry loc("aten::name"); copied; NULL: none */
 void hlo_fail(hlo_fn *f, tpu_code code, const char *fmt, ...) TPU_PRINTF(3, 4); /* keeps the first */
@@ -100,6 +102,9 @@ hlo hlo_argmax(hlo_fn *f, hlo x, int dim, bool least);
 typedef struct hlo_window { int64_t size[TYPE_MAX_RANK], stride[TYPE_MAX_RANK], pad_lo[TYPE_MAX_RANK], pad_hi[TYPE_MAX_RANK],
     base_dilation[TYPE_MAX_RANK], dilation[TYPE_MAX_RANK]; } hlo_window;      /* 0 in size, stride, dilation means 1 */
 hlo hlo_reduce_window(hlo_fn *f, const char *op, hlo x, const hlo_window *w); /* padding is the neutral element */
+/* For each window of x the greatest element (NaN wins, the least index of equals) and its element of `index`, an integer
+ * value of x's shape.  Writes out[0] and out[1].  Places in the padding never win over an element. */
+void hlo_argmax_window(hlo_fn *f, hlo x, hlo index, const hlo_window *w, hlo *out);
 /* For each window of x the greatest element's place receives (adds) source's element; NaN wins. */
 hlo hlo_select_and_scatter(hlo_fn *f, hlo x, hlo source, const hlo_window *w);
 hlo hlo_cumulative(hlo_fn *f, const char *op, hlo x, int dim, bool reverse);  /* inclusive scan, plain StableHLO, any target */

@@ -84,6 +84,19 @@ static hlo beats(hlo_fn *f, hlo a, hlo b, bool least)
     return hlo_op2(f, "or", better, nan);
 }
 
+/* The region (value, index, value, index) -> the winner; of equals the lesser index.  Its number, -1 on failure. */
+static int pick_region(hlo_fn *f, tpu_dtype d, tpu_dtype di, bool least)
+{
+    tpu_type args[4] = {type_scalar(d), type_scalar(di), type_scalar(d), type_scalar(di)};
+    hlo a[4];
+    hlo_region_begin(f, args, 4, true, a);
+    hlo wins = beats(f, a[0], a[2], least), loses = beats(f, a[2], a[0], least);
+    hlo first = hlo_op2(f, "and", hlo_op1(f, "not", loses), hlo_compare(f, "LT", a[1], a[3]));
+    hlo pick = hlo_op2(f, "or", wins, first);
+    hlo result[2] = {hlo_select(f, pick, a[0], a[2]), hlo_select(f, pick, a[1], a[3])};
+    return hlo_region_end(f, result, 2);
+}
+
 hlo hlo_argmax(hlo_fn *f, hlo x, int dim, bool least)
 {
     if (!hlo_usable(f, "argmax", &x, 1)) return HLO_NONE;
@@ -100,14 +113,8 @@ hlo hlo_argmax(hlo_fn *f, hlo x, int dim, bool least)
     types[1] = type_as(types[0], di);
     hlo start = least ? hlo_highest(f, type_scalar(d)) : hlo_lowest(f, type_scalar(d));
     hlo in[4] = {x, hlo_iota(f, type_as(*t, di), dim), start, hlo_highest(f, type_scalar(di))};
-    tpu_type args[4] = {type_scalar(d), type_scalar(di), type_scalar(d), type_scalar(di)};
-    hlo a[4], out[2] = {HLO_NONE, HLO_NONE};
-    hlo_region_begin(f, args, 4, true, a);
-    hlo wins = beats(f, a[0], a[2], least), loses = beats(f, a[2], a[0], least);
-    hlo first = hlo_op2(f, "and", hlo_op1(f, "not", loses), hlo_compare(f, "LT", a[1], a[3]));
-    hlo pick = hlo_op2(f, "or", wins, first);
-    hlo result[2] = {hlo_select(f, pick, a[0], a[2]), hlo_select(f, pick, a[1], a[3])};
-    int region = hlo_region_end(f, result, 2);
+    hlo out[2] = {HLO_NONE, HLO_NONE};
+    int region = pick_region(f, d, di, least);
     text *m = hlo_mid(f);
     hlo_array(m, "{dimensions", list, 1);
     text_put(m, "}", 1);
@@ -172,6 +179,27 @@ hlo hlo_reduce_window(hlo_fn *f, const char *op, hlo x, const hlo_window *w)
     put_body(m, op, (tpu_dtype)t.dtype);
     put_window(m, &full, t.rank, true);
     return hlo_emit_type(f, "reduce_window", in, 2, &t);
+}
+
+void hlo_argmax_window(hlo_fn *f, hlo x, hlo index, const hlo_window *w, hlo *out)
+{
+    hlo given[2] = {x, index};
+    out[0] = out[1] = HLO_NONE;
+    if (!hlo_usable(f, "argmax_window", given, 2)) return;
+    tpu_type types[2] = {hlo_type(f, x), hlo_type(f, index)};
+    tpu_dtype d = (tpu_dtype)types[0].dtype, di = (tpu_dtype)types[1].dtype;
+    hlo_window full = window_filled(w, types[0].rank);
+    if (!types[0].rank || !type_same_shape(&types[0], &types[1]) || !dtype_is_int(di) || dtype_is_complex(d)) {
+        hlo_fail(f, TPU_INVALID, "argmax_window: expected real numbers and an integer index of one shape");
+        return;
+    }
+    for (int i = 0; i < types[0].rank; i++)
+        types[0].dim[i] = types[1].dim[i] = window_count(&full, i, types[0].dim[i]);
+    types[0].bounded = types[1].bounded = 0;
+    hlo in[4] = {x, index, hlo_lowest(f, type_scalar(d)), hlo_highest(f, type_scalar(di))};
+    int region = pick_region(f, d, di, false);
+    put_window(hlo_mid(f), &full, types[0].rank, true);
+    hlo_emit_many(f, "reduce_window", in, 4, &region, 1, false, types, 2, out);
 }
 
 /* The elements that place `k` of each window sees. */

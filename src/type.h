@@ -1,5 +1,6 @@
 /* type.h - dtypes, tensor types, PyTorch's type promotion.
- * A tpu_type is a plain value.  type_intern makes a pointer that is equal exactly when the types are. */
+ * A tpu_type is a plain value.  type_intern makes a pointer that is equal exactly when the types are.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TPUTORCH_TYPE_H
 #define TPUTORCH_TYPE_H
 

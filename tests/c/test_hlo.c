@@ -339,6 +339,8 @@ static hlo everything(hlo_fn *f, hlo x)
     hlo_window w = {.size = {2, 2}, .stride = {1, 1}};
     hlo pooled = hlo_reduce_window(f, "maximum", x, &w);
     y = hlo_op2(f, "add", y, hlo_select_and_scatter(f, x, pooled, &w));
+    hlo_argmax_window(f, x, i, &w, out);
+    y = hlo_op2(f, "add", y, hlo_select_and_scatter(f, x, hlo_convert(f, out[1], TPU_F32), &w));
     hlo_gather_dims g = {.noffset = 1, .offset = {1}, .ncollapsed = 1, .nmap = 1, .index_vector_dim = 1};
     hlo at = hlo_const_data(f, type_make(TPU_I32, 2, (int64_t[]){2, 1}), (int32_t[]){1, 0});
     y = hlo_scatter(f, "add", y, at, hlo_slice_dim(f, x, 0, 0, 2, 1), &g);
