@@ -18,34 +18,28 @@ NEEDS = {
     "pjrt": ["type", "pjrt_abi"],
     "plugin": ["pjrt"],
     "buffer": ["plugin"],
+    "view": ["type"],
     "hlo": ["type"],
-    "ops": ["hlo"],
+    "ops": ["hlo", "view"],
     "call": ["ops"],
-    "view": ["call"],
-    "trace": ["call", "view", "buffer"],
-    "storage": ["trace"],
     "cache": ["plugin"],
-    "engine": ["storage", "cache"],
+    "engine": ["call", "buffer", "cache"],
     "dist": ["engine"],
     "kernel": ["engine"],
     "plan": ["engine"],
     "torch": ["engine", "dist", "kernel"],
     "python": ["torch", "plan"],
 }
-# Files that belong to a layer whose name is not the first word of theirs.
+# Parts of a layer that carry names of their own: the path's steps are one layer, seen by others through engine.h.
 LAYER_OF = {
-    "op_ctx": "call",
+    "op_ctx": "ops",
+    "trace": "engine",
+    "storage": "engine",
     "launch": "engine",
     "program": "engine",
-    "worker": "engine",
-    "memory": "buffer",
+    "device": "engine",
+    "fault": "engine",
     "rng": "engine",
-    "families": "ops",
-    "item": "engine",
-    "copy": "engine",
-    "queue": "engine",
-    "flush": "engine",
-    "addr": "storage",
 }
 FILE_LINES, FUNCTION_LINES = 800, 60
 MACHINE = re.compile(r"/(?:tmp/lab|home/\w+|root|work/(?:main|shared))\b|\bpypi\.(?:org|io)|files\.pythonhosted")
