@@ -235,6 +235,10 @@ hlo hlo_convolution(hlo_fn *f, hlo x, hlo kernel, const hlo_conv *conv, tpu_dtyp
         fail_operands(f, "convolution", x, kernel);
         return HLO_NONE;
     }
+    if (f->target == HLO_TPU && (hlo_dtype(f, x) == TPU_I64 || hlo_dtype(f, x) == TPU_U64)) {
+        hlo_fail(f, TPU_UNIMPLEMENTED, "convolution: a TPU has none for 64-bit integers; use int32 or a float dtype");
+        return HLO_NONE;
+    }
     put_conv(f, hlo_mid(f), &c, hlo_dtype(f, x));
     return hlo_emit_type(f, "convolution", in, 2, &r);
 }
@@ -316,6 +320,50 @@ hlo hlo_triangular_solve(hlo_fn *f, hlo a, hlo b, bool left, bool lower, bool un
     return hlo_emit(f, NODE_GENERIC, "triangular_solve", in, 2, hlo_type_at(f, b));
 }
 
+/* The matrix exp(sign * 2 pi i j k / n), of a complex dtype; j k is reduced mod n first, so the angle stays exact. */
+static hlo dft_matrix(hlo_fn *f, int64_t n, tpu_dtype d, bool inverse)
+{
+    tpu_type ti = type_make(TPU_I64, 2, (int64_t[]){n, n});
+    hlo jk = hlo_op2(f, "multiply", hlo_iota(f, ti, 0), hlo_iota(f, ti, 1));
+    jk = hlo_convert(f, hlo_op2(f, "remainder", jk, hlo_like_i(f, jk, n)), dtype_real(d));
+    double step = (inverse ? 1 : -1) * 6.283185307179586476925 / (double)n;
+    hlo angle = hlo_op2(f, "multiply", jk, hlo_like_f(f, jk, step));
+    return hlo_op2(f, "complex", hlo_op1(f, "cosine", angle), hlo_op1(f, "sine", angle));
+}
+
+static hlo dft_dim(hlo_fn *f, hlo x, int dim, bool inverse)
+{
+    int64_t n = hlo_dim(f, x, dim), last = hlo_rank(f, x) - 1, zero = 0;
+    x = hlo_swap(f, x, dim, (int)last);
+    x = hlo_dot(f, x, dft_matrix(f, n, hlo_dtype(f, x), inverse), 0, NULL, NULL, 1, &last, &zero, hlo_dtype(f, x));
+    if (inverse) x = hlo_op2(f, "divide", x, hlo_like_f(f, x, (double)n));
+    return hlo_swap(f, x, dim, (int)last);
+}
+
+/* A TPU has no transform of 64-bit floats: matrix products instead. */
+static hlo fft_by_dot(hlo_fn *f, hlo x, const char *kind, int n, const int64_t *lengths)
+{
+    bool inverse = kind[0] == 'I', to_real = !strcmp(kind, "IRFFT"), real = kind[0] == 'R';
+    int last = hlo_rank(f, x) - 1;
+    int64_t half = lengths[n - 1] / 2 + 1;
+    for (int i = 0; i < n; i++) {
+        if (lengths[i] <= 4096) continue;
+        hlo_fail(f, TPU_UNIMPLEMENTED, "fft: a TPU has none for 64-bit floats longer than 4096; use float32");
+        return HLO_NONE;
+    }
+    x = hlo_convert(f, x, dtype_complex(hlo_dtype(f, x)));
+    for (int i = 0; i < n - 1; i++) x = dft_dim(f, x, last - n + 1 + i, inverse);
+    if (to_real && lengths[n - 1] > 2) { /* the other half is the mirror image, conjugated */
+        hlo rest = hlo_reverse(f, hlo_slice_dim(f, x, last, 1, lengths[n - 1] - half + 1, 1), 1u << last);
+        hlo parts[2] = {x, hlo_op2(f, "complex", hlo_op1(f, "real", rest), hlo_op1(f, "negate", hlo_op1(f, "imag", rest)))};
+        x = hlo_concat(f, parts, 2, last);
+    }
+    if (to_real) x = hlo_slice_dim(f, x, last, 0, lengths[n - 1], 1);
+    x = dft_dim(f, x, last, inverse);
+    if (to_real) return hlo_op1(f, "real", x);
+    return real ? hlo_slice_dim(f, x, last, 0, half, 1) : x;
+}
+
 hlo hlo_fft(hlo_fn *f, hlo x, const char *kind, int n, const int64_t *lengths)
 {
     if (!hlo_usable(f, "fft", &x, 1)) return HLO_NONE;
@@ -331,6 +379,8 @@ hlo hlo_fft(hlo_fn *f, hlo x, const char *kind, int n, const int64_t *lengths)
         hlo_fail(f, TPU_INVALID, "fft: lengths or dtype do not fit the operand");
         return HLO_NONE;
     }
+    if (f->target == HLO_TPU && dtype_real((tpu_dtype)t.dtype) == TPU_F64 && type_count(&t))
+        return fft_by_dot(f, x, kind, n, lengths);
     if (to_complex) t.dim[t.rank - 1] = lengths[n - 1] / 2 + 1;
     if (to_real) t.dim[t.rank - 1] = lengths[n - 1];
     if (to_complex) t.dtype = (uint8_t)dtype_complex((tpu_dtype)t.dtype);

@@ -47,6 +47,10 @@ hlo hlo_op1(hlo_fn *f, const char *op, hlo x)
     const tpu_type *t = hlo_type_at(f, x), *r = t;
     bool complex = dtype_is_complex((tpu_dtype)t->dtype);
     tpu_type changed = *t;
+    bool without_sign = dtype_is_unsigned((tpu_dtype)t->dtype) || t->dtype == TPU_BOOL;
+    if (without_sign && !strcmp(op, "abs")) return x; /* StableHLO has these for signed numbers only */
+    if (without_sign && !strcmp(op, "sign"))
+        return hlo_convert(f, hlo_convert(f, x, TPU_BOOL), (tpu_dtype)t->dtype);
     if (complex && (!strcmp(op, "abs") || !strcmp(op, "real") || !strcmp(op, "imag")))
         changed.dtype = (uint8_t)dtype_real((tpu_dtype)t->dtype);
     else if (!strcmp(op, "is_finite") || !strncmp(op, "chlo.is_", 8))

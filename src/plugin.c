@@ -1,0 +1,188 @@
+/* plugin.c - which plugin, on what hardware, with which compile options.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "plugin.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- hardware ---- */
+static bool vendor_is_google(const char *device)
+{
+    char path[512], word[16] = "";
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%.200s/vendor", device);
+    FILE *f = fopen(path, "r");
+    if (!f) return false;
+    bool ok = fgets(word, sizeof word, f) && !strncmp(word, "0x1ae0", 6);
+    fclose(f);
+    return ok;
+}
+
+static bool any_google_device(void)
+{
+    DIR *d = opendir("/sys/bus/pci/devices");
+    if (!d) return false;
+    bool found = false;
+    for (struct dirent *e; !found && (e = readdir(d));) found = e->d_name[0] != '.' && vendor_is_google(e->d_name);
+    closedir(d);
+    return found;
+}
+
+/* The PCI vendor also makes network cards, so a device file must be there as well. */
+bool plugin_tpu_present(void)
+{
+    if (!access("/dev/accel0", F_OK)) return true;
+    if (access("/dev/vfio/0", F_OK) && access("/dev/vfio/1", F_OK)) return false;
+    return any_google_device();
+}
+
+/* ---- identity ---- */
+static hash128 hash_file(hash128 h, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st)) return h;
+    h = hash_word(h, (uint64_t)st.st_size);
+    FILE *f = fopen(path, "rb");
+    if (!f) return h;
+    /* Samples over the whole file: a build differs nearly everywhere, and 200 MB are not read at each start. */
+    static const int samples = 64;
+    char block[4096];
+    for (int i = 0; i < samples; i++) {
+        if (fseek(f, st.st_size / samples * i, SEEK_SET)) break;
+        size_t n = fread(block, 1, sizeof block, f);
+        h = hash_bytes(h, block, n);
+    }
+    fclose(f);
+    return h;
+}
+
+static hash128 hash_cpu(hash128 h)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    if (!f) return h;
+    char line[8192];
+    while (fgets(line, sizeof line, f))
+        if (!strncmp(line, "flags", 5) || !strncmp(line, "Features", 8)) {
+            h = hash_bytes(h, line, strlen(line));
+            break;
+        }
+    fclose(f);
+    return h;
+}
+
+/* ---- options ---- */
+/* What each kind of plugin is told at every compile.  XLA's fast max and min drop NaN [N3]. */
+static const pjrt_option cpu_options[] = {
+    {.name = "xla_cpu_enable_fast_min_max", .kind = 'b', .i = 0},
+    {.name = "xla_allow_excess_precision", .kind = 'b', .i = 0},
+};
+static const pjrt_option tpu_options[] = {
+    {.name = "xla_allow_excess_precision", .kind = 'b', .i = 0},
+};
+
+static tpu_error *try_options(pjrt *p, const pjrt_options *o)
+{
+    static const char probe[] = "module @m { func.func public @main(%arg0: tensor<f32>) -> tensor<f32> { return %arg0 : tensor<f32> } }";
+    text bytes = {0};
+    PJRT_LoadedExecutable *x = NULL;
+    pjrt_options_bytes(o, &bytes);
+    tpu_error *e = bytes.failed ? tpu_fail_memory() : pjrt_compile(p, probe, sizeof probe - 1, bytes.at, bytes.len, &x);
+    pjrt_executable_free(p, x);
+    text_free(&bytes);
+    return e;
+}
+
+/* An option that this plugin does not know is left out; asked all at once, since they mostly are known. */
+static tpu_error *choose_options(plugin *pl)
+{
+    const pjrt_option *all = pl->target == HLO_TPU ? tpu_options : cpu_options;
+    int n = pl->target == HLO_TPU ? (int)TPU_COUNT(tpu_options) : (int)TPU_COUNT(cpu_options), kept = 0;
+    pjrt_option keep[8];
+    pjrt_options o = {.portable = pl->target == HLO_CPU && pjrt_device_count(pl->p) > 1, .override = all, .noverride = n};
+    tpu_error *e = try_options(pl->p, &o);
+    if (e) {
+        tpu_error_free(e);
+        o.override = keep;
+        for (int i = 0; i < n; i++) {
+            keep[kept] = all[i];
+            o.noverride = kept + 1;
+            e = try_options(pl->p, &o);
+            if (!e) kept++;
+            tpu_error_free(e);
+        }
+        o.noverride = kept;
+        TPU_TRY(try_options(pl->p, &o));
+    }
+    pjrt_options_bytes(&o, &pl->options);
+    return pl->options.failed ? tpu_fail_memory() : NULL;
+}
+
+/* ---- the search ---- */
+static tpu_error *start(const char *path, int cpu_devices, plugin *pl)
+{
+    *pl = (plugin){0};
+    TPU_TRY(pjrt_open(path, &pl->p));
+    tpu_error *e = pjrt_client(pl->p, cpu_devices);
+    if (!e) {
+        pl->target = strcmp(pjrt_platform(pl->p), "cpu") ? HLO_TPU : HLO_CPU;
+        pl->direct = pl->target == HLO_CPU;
+        const char *version = pjrt_platform_version(pl->p);
+        hash128 h = hash_bytes((hash128){0, 0}, version, strlen(version));
+        h = hash_file(h, path);
+        pl->identity = pl->target == HLO_CPU ? hash_cpu(h) : h;
+        e = choose_options(pl);
+    }
+    if (e) plugin_close(pl);
+    return e;
+}
+
+/* The next "kind=path" line of the wanted kind; false at the end. */
+static bool next_candidate(const char **at, const char *kind, char *path, size_t size)
+{
+    size_t n = strlen(kind);
+    while (*at && **at) {
+        const char *end = strchr(*at, '\n'), *line = *at;
+        size_t len = end ? (size_t)(end - line) : strlen(line);
+        *at = end ? end + 1 : NULL;
+        if (len > n + 1 && !strncmp(line, kind, n) && line[n] == '=') {
+            snprintf(path, size, "%.*s", (int)(len - n - 1), line + n + 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+tpu_error *plugin_find(const char *candidates, int cpu_devices, plugin *out)
+{
+    char path[4096];
+    const char *named = getenv("TPUTORCH_PLUGIN"), *at = candidates;
+    if (!plugin_tpu_present()) setenv("TPU_SKIP_MDS_QUERY", "1", 0);    /* else libtpu asks a metadata server for half a minute */
+    if (named && *named) return start(named, cpu_devices, out);
+    if (plugin_tpu_present()) {
+        if (!next_candidate(&at, "libtpu", path, sizeof path))
+            return tpu_fail(TPU_NOT_FOUND, "a TPU is in this machine but libtpu is not installed: `pip install libtpu`");
+        tpu_error *e = start(path, 0, out);
+        return e ? tpu_error_prefix(e, "the TPU of this machine does not answer (is another process using it?)") : NULL;
+    }
+    tpu_error *first = NULL;
+    while (next_candidate(&at, "cpu", path, sizeof path)) {
+        tpu_error *e = start(path, cpu_devices, out);
+        if (!e) {
+            tpu_error_free(first);
+            return NULL;
+        }
+        if (first) tpu_error_free(e);
+        else first = e;
+    }
+    return first ? first : tpu_fail(TPU_NOT_FOUND, "no PJRT plugin was found: `pip install --no-deps lammps-jax-pjrt-cpu`, or set TPUTORCH_PLUGIN to a plugin file");
+}
+
+void plugin_close(plugin *pl)
+{
+    pjrt_close(pl->p);
+    text_free(&pl->options);
+    *pl = (plugin){0};
+}
