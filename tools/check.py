@@ -16,7 +16,7 @@ NEEDS = {
     "type": ["base"],
     "pjrt_abi": [],
     "pjrt": ["type", "pjrt_abi"],
-    "plugin": ["pjrt"],
+    "plugin": ["pjrt", "hlo"],
     "buffer": ["plugin"],
     "view": ["type"],
     "hlo": ["type"],
