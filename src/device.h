@@ -8,6 +8,8 @@
 #include "engine.h"
 
 cache *device_cache(void);                              /* borrowed for ever; NULL before engine_start */
+pjrt *device_pjrt(void);                                /* borrowed for ever */
+hlo_target device_target(void);
 /* Copies host memory to the device; byte_strides NULL: contiguous [A4]. */
 tpu_error *device_upload(int device, const tpu_type *type, const void *host, const int64_t *byte_strides, buffer **out_b) TPU_MUST_USE; /* shared */
 /* The bytes of a ready buffer: in place where the device's memory is the host's, else a copy in *out_copy (owned, mem_free). */

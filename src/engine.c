@@ -516,6 +516,15 @@ void engine_get_stats(engine_stats *out)
     engine_lock();
     launch_stats(out);
     engine_unlock();
+    if (device_cache()) {
+        cache_stats c;
+        cache_get_stats(device_cache(), &c);
+        out->compiles = c.compiles;
+        out->disk_hits = c.disk_hits;
+        out->disk_misses = c.disk_misses;
+        out->compile_seconds = c.compile_seconds;
+    }
+    out->memory_hits = out->launches > out->programs ? out->launches - out->programs : 0;
     uint64_t hits;
     call_stats(&hits, &out->memo_misses);
     out->calls = calls;

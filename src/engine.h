@@ -19,6 +19,11 @@ TPU_API int engine_device_count(void);                  /* never fails: 0 if no 
 TPU_API int engine_device(void);                        /* current, of this thread */
 TPU_API int engine_set_device(int d);                   /* the previous one; d < 0 only asks */
 TPU_API const char *engine_device_name(int d);          /* borrowed: "XLA:CPU", "TPU v5 lite" */
+TPU_API bool engine_on_tpu(void);                       /* a TPU, not the CPU plugin; false before the start */
+TPU_API const char *engine_plugin_path(void);           /* borrowed; "" before the start, as the next ones */
+TPU_API const char *engine_plugin_version(void);
+TPU_API int engine_plugin_api(void);                    /* N of PJRT API 0.N */
+TPU_API const char *engine_cache_dir(void);             /* "": no disk */
 TPU_API tpu_error *engine_sync(int device) TPU_MUST_USE;/* everything done; raises the first pending error [E3]; waits */
 TPU_API tpu_error *engine_flush(int device) TPU_MUST_USE; /* hands the pending trace to the worker, does not wait for it */
 

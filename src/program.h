@@ -26,7 +26,7 @@ typedef struct program {
     int nout; const tpu_type **out; uint32_t *out_id;
     int nnum[CALL_SLOT_CLASSES];
     int nguard; const char **guard;
-    struct exec *exec;                                  /* shared; NULL until compiled */
+    PJRT_LoadedExecutable *exec;                        /* owned; NULL until compiled */
     tpu_error *err;                                     /* owned: it does not compile */
     uint64_t launches;
 } program;
