@@ -134,12 +134,23 @@ void hlo_if_begin(hlo_fn *f, hlo pred);                 /* then-branch follows *
 void hlo_if_else(hlo_fn *f, const hlo *results, int n); /* ends the then-branch */
 void hlo_if_end(hlo_fn *f, const hlo *results, int n, hlo *out);
 void hlo_barrier(hlo_fn *f, const hlo *xs, int n, hlo *out); /* optimization_barrier */
-/* custom_call with api_version 4; backend_config is MLIR text of a dictionary ("{a = 1 : i32}") or NULL. */
+/* custom_call with api_version 4; backend_config is MLIR text of a dictionary ("{a = 1 : i32}") or NULL.  A config that
+ * begins with a quote is a string: api_version 1, as Mosaic kernels have it.  More attributes may follow in the text. */
 void hlo_custom_call(hlo_fn *f, const char *target, const char *backend_config, bool side_effect,
                      const hlo *xs, int n, const tpu_type *types, int nresults, hlo *out);
 hlo hlo_cholesky(hlo_fn *f, hlo x, bool lower);
 hlo hlo_triangular_solve(hlo_fn *f, hlo a, hlo b, bool left, bool lower, bool unit, const char *transpose); /* NO_TRANSPOSE TRANSPOSE ADJOINT */
 hlo hlo_fft(hlo_fn *f, hlo x, const char *kind, int n, const int64_t *lengths); /* FFT IFFT RFFT IRFFT over the last n dims */
+
+/* ---- collectives: never dropped, never shared, kept in the order of the calls ---- */
+/* Groups of equal size; rank[g * size + i].  channel 0: ranks are replicas; else ranks are global device ids (partitions). */
+typedef struct hlo_groups { int ngroups, size; const int64_t *rank; int64_t channel; } hlo_groups;
+hlo hlo_all_reduce(hlo_fn *f, const char *op, hlo x, const hlo_groups *g);
+hlo hlo_all_gather(hlo_fn *f, hlo x, int dim, const hlo_groups *g);          /* dim grows by the group's size */
+hlo hlo_reduce_scatter(hlo_fn *f, const char *op, hlo x, int dim, const hlo_groups *g); /* dim shrinks by it */
+hlo hlo_all_to_all(hlo_fn *f, hlo x, int split, int concat, const hlo_groups *g);
+hlo hlo_collective_permute(hlo_fn *f, hlo x, const int64_t *pairs, int n, int64_t channel); /* n pairs from, to; else zeros */
+hlo hlo_rank_id(hlo_fn *f, bool partition);             /* replica_id or partition_id: uint32 scalar */
 
 /* ---- convenience, in terms of the above ---- */
 hlo hlo_like_f(hlo_fn *f, hlo x, double v);             /* splat of x's type */

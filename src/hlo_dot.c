@@ -400,7 +400,8 @@ void hlo_custom_call(hlo_fn *f, const char *target, const char *backend_config, 
 {
     hlo_usable(f, "custom_call", xs, n);
     text *m = hlo_mid(f);
-    text_puts(m, "{api_version = 4 : i32, backend_config = ");
+    bool words = backend_config && backend_config[0] == '"';
+    text_puts(m, words ? "{api_version = 1 : i32, backend_config = " : "{api_version = 4 : i32, backend_config = ");
     text_puts(m, backend_config ? backend_config : "{}");
     text_puts(m, ", call_target_name = \"");
     for (const char *s = target; *s; s++) {

@@ -103,6 +103,9 @@ void hlo_emit_many(hlo_fn *f, const char *op, const hlo *in, int nin, const int 
 void hlo_region_begin(hlo_fn *f, const tpu_type *types, int n, bool closed_off, hlo *args);
 int hlo_region_end(hlo_fn *f, const hlo *results, int n);
 
+/* "({^bb0(%a: T, %b: T): ... stablehlo.return %r : T}) "; "assign" gives the second argument. */
+void hlo_put_body(text *m, const char *op, tpu_dtype d);
+
 /* Prints scope's ops and its return into f->out (hlo_print.c). */
 void hlo_print_module(hlo_fn *f, const hlo *results, int n);
 

@@ -20,8 +20,7 @@ static hlo neutral(hlo_fn *f, const char *op, tpu_dtype d)
     return HLO_NONE;
 }
 
-/* "({^bb0(%a: T, %b: T): ... stablehlo.return %r : T}) "; "assign" gives the second argument. */
-static void put_body(text *m, const char *op, tpu_dtype d)
+void hlo_put_body(text *m, const char *op, tpu_dtype d)
 {
     const char *name = dtype_name(d);
     text_puts(m, "({\n^bb0(%a: tensor<");
@@ -69,7 +68,7 @@ hlo hlo_reduce(hlo_fn *f, const char *op, hlo x, uint32_t dims)
     hlo in[2] = {x, neutral(f, op, (tpu_dtype)t->dtype)};
     if (!hlo_usable(f, "reduce", in, 2)) return HLO_NONE;
     text *m = hlo_mid(f);
-    put_body(m, op, (tpu_dtype)t->dtype);
+    hlo_put_body(m, op, (tpu_dtype)t->dtype);
     hlo_array(m, "{dimensions", list, n);
     text_put(m, "}", 1);
     return hlo_emit_type(f, "reduce", in, 2, &r);
@@ -176,7 +175,7 @@ hlo hlo_reduce_window(hlo_fn *f, const char *op, hlo x, const hlo_window *w)
         t.dim[d] = n;
     }
     text *m = hlo_mid(f);
-    put_body(m, op, (tpu_dtype)t.dtype);
+    hlo_put_body(m, op, (tpu_dtype)t.dtype);
     put_window(m, &full, t.rank, true);
     return hlo_emit_type(f, "reduce_window", in, 2, &t);
 }
@@ -351,7 +350,7 @@ hlo hlo_scatter(hlo_fn *f, const char *op, hlo x, hlo indices, hlo updates, cons
         return HLO_NONE;
     }
     text *m = hlo_mid(f);
-    put_body(m, op, (tpu_dtype)t->dtype);
+    hlo_put_body(m, op, (tpu_dtype)t->dtype);
     text_puts(m, d->sorted ? "{indices_are_sorted = true, " : "{indices_are_sorted = false, ");
     text_puts(m, "scatter_dimension_numbers = #stablehlo.scatter<");
     if (d->noffset) hlo_list(m, "update_window_dims = [", d->offset, d->noffset, "], ");

@@ -314,6 +314,28 @@ TEST(ops_with_effects_stay_in_order)
     hlo_free(f);
 }
 
+TEST(collectives_are_kept_and_know_their_types) /* [D1] */
+{
+    hlo_fn *f = hlo_new(HLO_TPU);
+    if (!f) return;
+    hlo x = hlo_param(f, f32(2, 8, 4));
+    hlo_groups g = {1, 4, (int64_t[]){0, 1, 2, 3}, 0};
+    CHECK(hlo_dim(f, hlo_all_gather(f, x, 1, &g), 1) == 16);
+    CHECK(hlo_dim(f, hlo_reduce_scatter(f, "add", x, 0, &g), 0) == 2);
+    hlo a = hlo_all_to_all(f, x, 0, 1, &g);
+    CHECK(hlo_dim(f, a, 0) == 2 && hlo_dim(f, a, 1) == 16);
+    CHECK(hlo_all_reduce(f, "add", x, &g).id != hlo_all_reduce(f, "add", x, &g).id);
+    const char *s = NULL;
+    size_t len;
+    CHECK_OK(hlo_finish(f, &x, 1, &s, &len));
+    int n = 0;
+    for (const char *at = s; at && (at = strstr(at, "stablehlo.all_reduce")); at++) n++;
+    CHECK(n == 2);
+    CHECK(s && strstr(s, "{replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>}"));
+    hlo_reduce_scatter(f, "add", x, 1, &(hlo_groups){1, 3, (int64_t[]){0, 1, 2}, 0});
+    CHECK_FAILS(f, "dimension 1 has 4 elements, which 3 ranks do not divide");
+}
+
 TEST(locations_are_printed_on_demand)
 {
     hlo_fn *f = hlo_new(HLO_CPU);
@@ -350,6 +372,7 @@ static hlo everything(hlo_fn *f, hlo x)
     hlo_if_else(f, &then, 1);
     hlo_if_end(f, &y, 1, &y);
     hlo_barrier(f, &y, 1, &y);
+    y = hlo_all_reduce(f, "add", y, &(hlo_groups){1, 1, (int64_t[]){0}, 7});
     y = hlo_reshape(f, y, 3, (int64_t[]){4, 2, 2});
     return hlo_bitcast(f, hlo_bitcast(f, y, TPU_C64), TPU_F32);
 }
