@@ -249,7 +249,7 @@ static void visit(hlo_fn *f, int scope, int node)
     hlo_node *n = &f->nodes[node];
     if (n->scope != scope || n->state || n->form == NODE_PARAM || !push(f, node)) return;
     n->state = 1;
-    if (n->nregion) find_captures(f, node);
+    if (n->nregion && !f->scopes[n->region[0]].closed_off) find_captures(f, node);
 }
 
 static void print_scope(hlo_fn *f, int scope)

@@ -92,7 +92,7 @@ TEST(text_grows_and_formats)
 
 TEST(a_hash_sees_every_byte_and_the_length)
 {
-    char buf[40] = {0};
+    char buf[600] = {0};
     hash128 seed = {1, 2}, last = hash_bytes(seed, buf, 0);
     for (size_t n = 1; n <= sizeof buf; n++) { /* zeros of each length */
         hash128 h = hash_bytes(seed, buf, n);
