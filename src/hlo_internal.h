@@ -82,13 +82,13 @@ struct hlo_fn {
 
 /* True if nothing has failed and all n values may be used here; records the failure otherwise. */
 bool hlo_usable(hlo_fn *f, const char *op, const hlo *xs, int n);
-const tpu_type *hlo_type_at(const hlo_fn *f, hlo x); /* interned; x must be usable */
-const tpu_type *hlo_intern(hlo_fn *f, const tpu_type *t); /* NULL after recording the failure */
+const tpu_type *hlo_type_at(const hlo_fn *f, hlo x); /* borrowed for ever, interned; x must be usable */
+const tpu_type *hlo_intern(hlo_fn *f, const tpu_type *t); /* borrowed for ever; NULL after recording the failure */
 void hlo_fail_memory(hlo_fn *f);
-void *hlo_arena(hlo_fn *f, size_t bytes);            /* NULL after recording the failure */
+void *hlo_arena(hlo_fn *f, size_t bytes);            /* borrowed from f; NULL after recording the failure */
 
 /* Starts the attributes of the next op; hlo_emit takes what was written. */
-text *hlo_mid(hlo_fn *f);
+text *hlo_mid(hlo_fn *f);                            /* borrowed from f */
 void hlo_list(text *t, const char *before, const int64_t *v, int n, const char *after); /* "before1, 2after" */
 void hlo_array(text *t, const char *name, const int64_t *v, int n);                     /* "name = array<i64: 1, 2>" */
 
