@@ -66,10 +66,14 @@ def doctor(args: argparse.Namespace) -> int:
     if not ok:
         return 1
     try:
+        from . import _C
+
         t2 = time.time()
         torch.tpu.init()
         _say("device", f"{torch.tpu.device_count()} x {torch.tpu.get_device_name(0)}, "
              f"{torch.tpu.get_device_properties(0).total_memory / 2**30:.0f} GB (start {time.time() - t2:.2f} s)")
+        plugin = _C.plugin()
+        _say("loaded", f"{plugin['path']} (PJRT API 0.{plugin['api']}, {str(plugin['version']).splitlines()[0]})")
         x = torch.arange(4.0, device="tpu")
         got = (x + 1).tolist()
         if got != [1, 2, 3, 4]:
@@ -79,7 +83,7 @@ def doctor(args: argparse.Namespace) -> int:
     except Exception as e:
         _say("device", f"does not start: {e}")
         return 1
-    if "CPU" in torch.tpu.get_device_name(0):
+    if not plugin["tpu"]:
         _say("advice", "this is XLA on the CPU: right answers, the CPU's speed; on a TPU machine `pip install libtpu`")
     else:
         _say("advice", "all is well")

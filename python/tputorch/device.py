@@ -349,9 +349,17 @@ def compile_count() -> int:
     return int(_C.stats()["compiles"])
 
 
-def fallbacks() -> dict[str, int]:
+def fallbacks(reset: bool = False) -> dict[str, int]:
     """Ops that ran on the CPU because they have no row, with the number of calls [F1]."""
-    return dict(_C.fallbacks()) if hasattr(_C, "fallbacks") else {}
+    counts = dict(entry.rsplit("=", 1) for entry in torch.ops.tpu.fallbacks())
+    if reset:
+        torch.ops.tpu.reset_fallbacks()
+    return {name: int(n) for name, n in counts.items()}
+
+
+def set_fallback_mode(mode: str) -> None:
+    """What an op without a row does: "warn" runs it on the CPU and says so once, "quiet" runs it, "error" raises."""
+    torch.ops.tpu.set_fallback_mode(mode)
 
 
 def flush(device: Device = None) -> None:
