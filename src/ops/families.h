@@ -2,3 +2,7 @@
  * ops.c includes it twice.
  * SPDX-License-Identifier: Apache-2.0 */
 FAMILY(view)
+FAMILY(matmul)
+FAMILY(softmax)
+FAMILY(norm)
+FAMILY(batchnorm)
