@@ -115,7 +115,9 @@ def cache(args: argparse.Namespace) -> int:
         print(f"no cache at {folder or '(off)'}")
         return 0
     files = _cache_files(folder)
-    if args.verb == "ls":
+    if not files:
+        print(f"{folder}: empty")
+    elif args.verb == "ls":
         for path, st in files:
             print(f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(st.st_mtime))}  {st.st_size:>10}  {os.path.relpath(path, folder)}")
     elif args.verb == "prune":

@@ -181,9 +181,16 @@ class Stream(torch.Stream):
         return super().__new__(cls, device=torch.device("tpu", _index(device)), priority=priority)
 
 
-class Event(torch.Event):
+class _EventType(type(torch.Event)):
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, torch.Event) and x.device.type == "tpu"
+
+
+class Event(torch.Event, metaclass=_EventType):
+    """Makes plain torch.Events: PyTorch refuses to measure the time to an event of a subclass."""
+
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
-        return super().__new__(cls, device="tpu", enable_timing=enable_timing)
+        return torch.Event(device="tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 class StreamContext:
