@@ -77,7 +77,8 @@ void engine_stop(void)
 int engine_device_count(void)
 {
     if (started) return pjrt_device_count(pl.p);
-    if (!plugin_tpu_present() || getenv("TPUTORCH_PLUGIN")) return cpu_devices();
+    if (getenv("TPUTORCH_PLUGIN")) return cpu_devices();
+    if (!plugin_tpu_present()) return candidates && !strstr(candidates, "cpu=") ? 0 : cpu_devices();
     tpu_error *e = engine_start();
     if (e) log_warn("%s", tpu_error_message(e));
     tpu_error_free(e);
