@@ -277,3 +277,14 @@ tpu_error *program_text(const program *p, hlo_target target, text *out)
     mem_free(all);
     return e;
 }
+
+tpu_error *engine_program_text(size_t i, hlo_target target, text *out)
+{
+    const program *p = NULL;
+    pthread_mutex_lock(launch_mutex());
+    for (size_t b = 0; b < BUCKETS && !p; b++)
+        for (const program *q = bucket[b]; q && !p; q = q->next)
+            if (i-- == 0) p = q;
+    pthread_mutex_unlock(launch_mutex());
+    return p ? program_text(p, target, out) : NULL;
+}

@@ -24,3 +24,4 @@ def stats() -> dict[str, float]: ...          # the fields of engine_stats
 def set_precision(passes: str) -> None: ...   # "highest", "high" or "medium", as torch.set_float32_matmul_precision
 def row_names() -> list[str]: ...             # every ATen name that has a row
 def plugin() -> dict[str, str | int | bool]: ...       # path, version, api, cache, tpu: of the loaded plugin
+def program_text(i: int, target: str) -> str | None: ...  # StableHLO of the i-th program for "cpu" or "tpu"; None past the last

@@ -203,6 +203,18 @@ NAME(row_names)
     return list;
 }
 
+NAME(program_text)
+{
+    unsigned long long i;
+    const char *target;
+    text t = {0};
+    if (!PyArg_ParseTuple(args, "Ks", &i, &target)) return NULL;
+    tpu_error *e = engine_program_text((size_t)i, strcmp(target, "tpu") ? HLO_CPU : HLO_TPU, &t);
+    PyObject *s = e ? give(e) : t.len ? PyUnicode_FromStringAndSize(t.at, (Py_ssize_t)t.len) : Py_NewRef(Py_None);
+    text_free(&t);
+    return s;
+}
+
 NAME(plugin)
 {
     return Py_BuildValue("{sssssisssO}", "path", engine_plugin_path(), "version", engine_plugin_version(), "api", engine_plugin_api(), "cache",
@@ -213,7 +225,7 @@ NAME(plugin)
 static PyMethodDef methods[] = {
     ROW(configure), ROW(start), ROW(started), ROW(forked), ROW(stop), ROW(device_count), ROW(current_device), ROW(set_device), ROW(device_name),
     ROW(synchronize), ROW(flush), ROW(get_mode), ROW(set_mode), ROW(memory_stats), ROW(memory_reset_peak), ROW(memory_set_limit),
-    ROW(memory_words), ROW(stats), ROW(set_precision), ROW(row_names), ROW(plugin), {NULL, NULL, 0, NULL},
+    ROW(memory_words), ROW(stats), ROW(set_precision), ROW(row_names), ROW(program_text), ROW(plugin), {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_C", "tputorch's C core", -1, methods, NULL, NULL, NULL, NULL};
