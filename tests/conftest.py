@@ -28,7 +28,7 @@ class Result:
         self.code, self.out, self.err = code, out, err
 
     def ok(self) -> str:
-        assert self.code == 0, f"exit {self.code}\n{self.out[-2000:]}\n{self.err[-4000:]}"
+        assert self.code == 0, f"exit {self.code}\n{self.out[-1500:]}\n{self.err[-1500:]}"
         return self.out
 
     @property
