@@ -162,14 +162,62 @@ typedef struct PJRT_Executable_GetCompiledMemoryStats_Args {
 
 #undef HEAD
 
-_Static_assert(sizeof(PJRT_Client_Create_Args) == 88, "Client_Create");
-_Static_assert(sizeof(PJRT_Client_BufferFromHostBuffer_Args) == 120, "BufferFromHostBuffer");
+/* Where each struct ends, by its last field: the newest size a plugin asks for. */
+#define ENDS(T, last, bytes) _Static_assert(offsetof(PJRT_##T##_Args, last) + sizeof(((PJRT_##T##_Args *)0)->last) == (bytes), #T)
+ENDS(Error_Destroy, error, 24);
+ENDS(Error_Message, message_size, 40);
+ENDS(Error_GetCode, code, 28);
+ENDS(Plugin_Initialize, extension_start, 16);
+ENDS(Plugin_Attributes, num_attributes, 32);
+ENDS(Event_Destroy, event, 24);
+ENDS(Event_IsReady, is_ready, 25);
+ENDS(Event_Await, event, 24);
+ENDS(Event_OnReady, user_arg, 40);
+ENDS(Client_Create, kv_try_get_user_arg, 88);
+ENDS(Client_Destroy, client, 24);
+ENDS(Client_PlatformName, platform_name_size, 40);
+ENDS(Client_ProcessIndex, process_index, 28);
+ENDS(Client_PlatformVersion, platform_version_size, 40);
+ENDS(Client_Devices, num_devices, 40);
+ENDS(Client_Compile, executable, 56);
+ENDS(Client_BufferFromHostBuffer, buffer, 120);
+ENDS(DeviceDescription_Id, id, 28);
+ENDS(DeviceDescription_Attributes, attributes, 40);
+ENDS(DeviceDescription_Kind, device_kind_size, 40);
+ENDS(Device_GetDescription, device_description, 32);
+ENDS(Device_DefaultMemory, memory, 32);
+ENDS(Device_MemoryStats, newest.is_set, 201);
+ENDS(Executable_Destroy, executable, 24);
+ENDS(Executable_NumOutputs, num_outputs, 32);
+ENDS(Executable_GetCostAnalysis, properties, 40);
+ENDS(Executable_OptimizedProgram, program, 32);
+ENDS(Executable_Serialize, serialized_executable_deleter, 56);
+ENDS(LoadedExecutable_Destroy, executable, 24);
+ENDS(LoadedExecutable_GetExecutable, executable, 32);
+ENDS(LoadedExecutable_Execute, execute_device, 80);
+ENDS(Executable_DeserializeAndLoad, newest, 72);
+ENDS(Buffer_Destroy, buffer, 24);
+ENDS(Buffer_OnDeviceSizeInBytes, on_device_size_in_bytes, 32);
+ENDS(Buffer_IsDeleted, is_deleted, 25);
+ENDS(Buffer_CopyToDevice, dst_buffer, 40);
+ENDS(Buffer_ToHostBuffer, event, 56);
+ENDS(Buffer_ReadyEvent, event, 32);
+ENDS(Buffer_OpaqueDeviceMemoryDataPointer, device_memory_ptr, 32);
+ENDS(TopologyDescription_Create, topology, 56);
+ENDS(TopologyDescription_Destroy, topology, 24);
+ENDS(TopologyDescription_PlatformVersion, platform_version_size, 40);
+ENDS(TopologyDescription_GetDeviceDescriptions, num_descriptions, 40);
+ENDS(TopologyDescription_Serialize, serialized_topology_deleter, 56);
+ENDS(Compile, executable, 64);
+ENDS(Executable_OutputElementTypes, num_output_types, 40);
+ENDS(Executable_OutputDimensions, dim_sizes, 48);
+ENDS(Executable_Fingerprint, executable_fingerprint_size, 40);
+ENDS(Client_TopologyDescription, topology, 32);
+ENDS(Executable_GetCompiledMemoryStats, newest, 144);
+#undef ENDS
+_Static_assert(sizeof(PJRT_NamedValue) == 56, "NamedValue");
+_Static_assert(sizeof(PJRT_Program) == 48, "Program");
 _Static_assert(sizeof(PJRT_ExecuteOptions) == 144, "ExecuteOptions");
-_Static_assert(sizeof(PJRT_LoadedExecutable_Execute_Args) == 80, "Execute");
-_Static_assert(sizeof(PJRT_Executable_DeserializeAndLoad_Args) == 72, "Deserialize");
-_Static_assert(sizeof(PJRT_Executable_Serialize_Args) == 56, "Serialize");
-_Static_assert(sizeof(PJRT_Compile_Args) == 64, "Compile");
-_Static_assert(sizeof(PJRT_Buffer_ToHostBuffer_Args) == 56, "ToHostBuffer");
-_Static_assert(sizeof(PJRT_Executable_GetCompiledMemoryStats_Args) == 144, "CompiledMemoryStats");
+_Static_assert(sizeof(PJRT_Extension_Base) == 24, "Extension_Base");
 
 #endif
