@@ -95,7 +95,7 @@ class CharGPT(nn.Module):
 
 
 class DigitsJob:
-    name, lr = "digits", 2e-3
+    name, lr = "digits", 1e-3
 
     def __init__(self, quick: bool):
         from sklearn.datasets import load_digits
@@ -105,7 +105,7 @@ class DigitsJob:
         x = (torch.tensor(data.images, dtype=torch.float32)[:, None] / 16)[order]
         y = torch.tensor(data.target)[order]
         self.train, self.test = (x[:1440], y[:1440]), (x[1440:], y[1440:])
-        self.size, self.epochs = 48, 2 if quick else 8
+        self.size, self.epochs = 48, 2 if quick else 10
         self.steps = 1440 // self.size  # steps an epoch
 
     def model(self) -> nn.Module:
