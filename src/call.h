@@ -1,5 +1,6 @@
 /* call.h - a row applied to arguments: what the dispatcher hands over, and the memo of what such a call is.
- * (row, argument types, attributes) -> output types, hash, run-time slots.  A miss runs the lowering once. */
+ * (row, argument types, attributes) -> output types, hash, run-time slots.  A miss runs the lowering once.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TPUTORCH_CALL_H
 #define TPUTORCH_CALL_H
 

@@ -1,5 +1,6 @@
 /* engine.h - THE path: call -> trace -> key -> executable -> buffers.  What the glue, the Python module and tests use.
- * Any thread.  Functions marked `waits` may block on the device and must be called without PyTorch's GIL. */
+ * Any thread.  Functions marked `waits` may block on the device and must be called without PyTorch's GIL.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TPUTORCH_ENGINE_H
 #define TPUTORCH_ENGINE_H
 

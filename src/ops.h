@@ -4,7 +4,8 @@
  * A lowering is a pure function from the call's arguments to hlo values: it is run once in a scratch function to learn
  * the output types, and again whenever the call is part of a program; both runs must ask for the same things in the
  * same order.  It sees neither PJRT nor PyTorch.  Errors stick in the hlo_fn: check nothing, return early if you like.
- * To add an op: a row in one file under src/ops/, and a function above it if no family function fits. */
+ * To add an op: a row in one file under src/ops/, and a function above it if no family function fits.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TPUTORCH_OPS_H
 #define TPUTORCH_OPS_H
 
