@@ -5,6 +5,7 @@ import os
 import subprocess
 
 import pytest
+
 from conftest import ROOT, plugin_files
 from test_models import KINDS, MODELS
 

@@ -61,7 +61,7 @@ def _register() -> None:
     from . import compile, device
 
     torch._register_device_module("tpu", device)
-    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)  # [A3]
     torch.__future__.set_swap_module_params_on_conversion(True)  # [A2] [G3]
     torch.set_autocast_dtype("tpu", torch.bfloat16)
     _name_for_dlpack()
