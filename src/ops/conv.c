@@ -154,8 +154,14 @@ static void convolution_backward(op_ctx *c)
     int64_t xs[3], ks[3];
     spatial(f, x, s.n, xs);
     spatial(f, w, s.n, ks);
-    if (wants(c, 0)) op_out_as(c, s.transposed ? convolve(c, g, w, &s) : deconvolve(c, g, w, &s, xs), hlo_dtype(f, op_in(c, 1)));
-    else op_out_none(c);
+    if (wants(c, 0)) {
+        hlo dx = s.transposed ? convolve(c, g, w, &s) : deconvolve(c, g, w, &s, xs);
+        for (int i = 0; i < s.n; i++)                   /* output padding can leave room for a window more */
+            if (hlo_dim(f, dx, 2 + i) > xs[i]) dx = hlo_slice_dim(f, dx, 2 + i, 0, xs[i], 1);
+        op_out_as(c, dx, hlo_dtype(f, op_in(c, 1)));
+    } else {
+        op_out_none(c);
+    }
     if (wants(c, 1)) op_out_as(c, s.transposed ? kernel_gradient(c, g, x, &s, ks) : kernel_gradient(c, x, g, &s, ks), hlo_dtype(f, op_in(c, 2)));
     else op_out_none(c);
     if (wants(c, 2)) op_out_as(c, hlo_reduce(f, "add", g, ((1u << hlo_rank(f, g)) - 1) & ~2u), hlo_dtype(f, op_in(c, 2)));
