@@ -29,7 +29,15 @@ bool pjrt_has(const pjrt *p, int slot)
     return p->api->struct_size >= offsetof(PJRT_Api, slot) + 8 * ((size_t)slot + 1) && p->api->slot[slot];
 }
 
-/* The plugin's first line, without the noise after it. */
+/* A parser's error is its first line; the rest repeats it.  Other messages (out of memory, by the compiler of a TPU) are
+ * worth their lines. */
+static size_t worth(const char *at, size_t n)
+{
+    const char *end = n ? memchr(at, '\n', n) : NULL;
+    if (end && memmem(at, (size_t)(end - at), ": error: ", 9)) n = (size_t)(end - at);
+    return n > 4000 ? 4000 : n;
+}
+
 tpu_error *pjrt_error_of(const pjrt *p, PJRT_Error *e)
 {
     if (!e) return NULL;
@@ -39,10 +47,7 @@ tpu_error *pjrt_error_of(const pjrt *p, PJRT_Error *e)
     ARGS(PJRT_Error_GetCode, c);
     c.error = e;
     PJRT_Error *bad = ((entry)p->api->slot[PJRT_Error_GetCode])(&c);
-    size_t n = m.message_size;
-    const char *noise = n ? memmem(m.message, n, "\nFailed to parse using StableHLO", 32) : NULL;
-    if (noise) n = (size_t)(noise - m.message);
-    if (n > 4000) n = 4000;
+    size_t n = worth(m.message, m.message_size);
     tpu_error *out = tpu_fail(bad || !c.code ? TPU_UNKNOWN : (tpu_code)c.code, "%.*s", (int)n, m.message ? m.message : "");
     ARGS(PJRT_Error_Destroy, d);
     d.error = e;

@@ -76,7 +76,7 @@ tpu_error *pjrt_copy(pjrt *p, PJRT_Buffer *b, int device, PJRT_Buffer **out_b) T
 tpu_error *pjrt_to_host(pjrt *p, PJRT_Buffer *b, void *dst, size_t bytes) TPU_MUST_USE; /* waits */
 tpu_error *pjrt_buffer_wait(pjrt *p, PJRT_Buffer *b) TPU_MUST_USE;      /* waits */
 bool pjrt_buffer_ready(pjrt *p, PJRT_Buffer *b);        /* does not wait; an error counts as ready */
-tpu_error *pjrt_buffer_pointer(pjrt *p, PJRT_Buffer *b, void **out_at) TPU_MUST_USE; /* of a ready buffer: device memory */
+tpu_error *pjrt_buffer_pointer(pjrt *p, PJRT_Buffer *b, void **out_at) TPU_MUST_USE; /* borrowed: device memory of a ready buffer */
 void pjrt_buffer_free(pjrt *p, PJRT_Buffer *b);
 
 /* ---- compile-only topologies: a TPU's compiler without a TPU ---- */

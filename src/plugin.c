@@ -10,34 +10,51 @@
 #include <unistd.h>
 
 /* ---- hardware ---- */
-static bool vendor_is_google(const char *device)
+static bool word_of(const char *root, const char *device, const char *file, char out[16])
 {
-    char path[512], word[16] = "";
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%.200s/vendor", device);
+    char path[512];
+    snprintf(path, sizeof path, "%.100s/sys/bus/pci/devices/%.100s/%s", root, device, file);
     FILE *f = fopen(path, "r");
     if (!f) return false;
-    bool ok = fgets(word, sizeof word, f) && !strncmp(word, "0x1ae0", 6);
+    bool ok = fgets(out, 16, f) != NULL;
     fclose(f);
     return ok;
 }
 
-static bool any_google_device(void)
+/* A PCI device of Google's that is not a network card (class 02) or a disk (class 01): its virtual machines have those too. */
+static bool is_tpu(const char *root, const char *device)
 {
-    DIR *d = opendir("/sys/bus/pci/devices");
+    char vendor[16], class[16];
+    return word_of(root, device, "vendor", vendor) && !strncmp(vendor, "0x1ae0", 6) && word_of(root, device, "class", class)
+        && strncmp(class, "0x02", 4) && strncmp(class, "0x01", 4);
+}
+
+static bool is_numbered(const char *root, const char *name)
+{
+    return name[0] >= '0' && name[0] <= '9';
+}
+
+static bool any_in(const char *root, const char *folder, bool (*is)(const char *root, const char *name))
+{
+    char path[256];
+    snprintf(path, sizeof path, "%.100s%s", root, folder);
+    DIR *d = opendir(path);
     if (!d) return false;
     bool found = false;
-    for (struct dirent *e; !found && (e = readdir(d));) found = e->d_name[0] != '.' && vendor_is_google(e->d_name);
+    for (struct dirent *e; !found && (e = readdir(d));) found = e->d_name[0] != '.' && is(root, e->d_name);
     closedir(d);
     return found;
 }
 
-/* The PCI vendor also makes network cards, so a device file must be there as well. */
-bool plugin_tpu_present(void)
+/* A device file must be there as well: a container may see the bus and own nothing of it. */
+bool plugin_tpu_under(const char *root)
 {
-    if (!access("/dev/accel0", F_OK)) return true;
-    if (access("/dev/vfio/0", F_OK) && access("/dev/vfio/1", F_OK)) return false;
-    return any_google_device();
+    char path[256];
+    snprintf(path, sizeof path, "%.100s/dev/accel0", root);
+    return !access(path, F_OK) || (any_in(root, "/dev/vfio", is_numbered) && any_in(root, "/sys/bus/pci/devices", is_tpu));
 }
+
+bool plugin_tpu_present(void) { return plugin_tpu_under(""); }
 
 /* ---- identity ---- */
 static hash128 hash_file(hash128 h, const char *path)
@@ -73,8 +90,25 @@ static hash128 hash_cpu(hash128 h)
     return h;
 }
 
+/* Flags that the plugin reads by itself change what it compiles.  Their order does not matter [C2]. */
+static hash128 hash_flags(hash128 h, const char *variable)
+{
+    const char *at = getenv(variable);
+    uint64_t lo = 0, hi = 0;
+    while (at && *at) {
+        size_t n = strcspn(at, " \t\n");
+        hash128 one = n ? hash_bytes((hash128){0, 0}, at, n) : (hash128){0, 0};
+        lo += one.lo;
+        hi += one.hi;
+        at += n + (at[n] != '\0');
+    }
+    return hash_word(hash_word(h, lo), hi);
+}
+
 /* ---- options ---- */
-/* What each kind of plugin is told at every compile.  XLA's fast max and min drop NaN [N3]. */
+/* What each kind of plugin is told at every compile [N3].  XLA's fast max and min drop NaN; excess precision keeps bf16 and
+ * f16 results of fused operations wider than their type.  What no option of the CPU plugins changes: products and sums
+ * contract to fused multiply-adds, numbers below 1.2e-38 are flushed to zero, x/(y/z) may become x*z/y. */
 static const pjrt_option cpu_options[] = {
     {.name = "xla_cpu_enable_fast_min_max", .kind = 'b', .i = 0},
     {.name = "xla_allow_excess_precision", .kind = 'b', .i = 0},
@@ -131,7 +165,7 @@ static tpu_error *start(const char *path, int cpu_devices, plugin *pl)
         pl->direct = pl->target == HLO_CPU;
         const char *version = pjrt_platform_version(pl->p);
         hash128 h = hash_bytes((hash128){0, 0}, version, strlen(version));
-        h = hash_file(h, path);
+        h = hash_flags(hash_flags(hash_file(h, path), "XLA_FLAGS"), "LIBTPU_INIT_ARGS");
         pl->identity = pl->target == HLO_CPU ? hash_cpu(h) : h;
         e = choose_options(pl);
     }

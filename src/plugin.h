@@ -19,5 +19,6 @@ typedef struct plugin {
 tpu_error *plugin_find(const char *candidates, int cpu_devices, plugin *out_pl) TPU_MUST_USE;
 void plugin_close(plugin *pl);
 bool plugin_tpu_present(void);      /* looks at PCI and device files only */
+bool plugin_tpu_under(const char *root); /* the same in a tree that looks like "/", for tests */
 
 #endif
