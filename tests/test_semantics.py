@@ -113,30 +113,36 @@ def test_nan_follows_pytorch():
     both(f, rtol=0, atol=0)
 
 
-def test_a_new_fixed_size_costs_at_most_one_compile():
+COUNTED = """
+import torch, tputorch
+count = torch.tpu.compile_count
+"""
+
+
+def test_a_new_fixed_size_costs_at_most_one_compile(python):
     """[S1]"""
-
-    def work(n):
-        return (torch.ones(n, 3, device="tpu") * 2 + 1).sum().item()
-
-    work(5), work(5)
-    at = torch.tpu.compile_count()
-    for _ in range(4):
-        assert work(6) == 54
-    assert torch.tpu.compile_count() - at <= 2  # run call by call at first, whole when met again
-    at = torch.tpu.compile_count()
-    work(6), work(5)
-    assert torch.tpu.compile_count() == at
+    out = python(COUNTED + """
+def work(n): return (torch.ones(n, 3, device="tpu") * 2 + 1).sum().item()
+work(5), work(5)
+at = count()
+for _ in range(4): assert work(6) == 54
+new, at = count() - at, count()
+work(6), work(5)
+print(new, count() - at)
+""", TPUTORCH_CACHE="off").ok()
+    assert out.split() == ["1", "0"]
 
 
-def test_scalars_are_data():
-    x = torch.ones(4, device="tpu")
-    (x * 1.5 + 3).cpu()
-    (x * 2.5 + 4).cpu()
-    at = torch.tpu.compile_count()
-    for i in range(10):
-        assert (x * (i + 0.25) + i).tolist() == [2 * i + 0.25] * 4
-    assert torch.tpu.compile_count() == at
+def test_scalars_are_data(python):
+    out = python(COUNTED + """
+x = torch.ones(4, device="tpu")
+x.cpu()
+(x * 1.5 + 3).cpu()
+at = count()
+for i in range(10): assert (x * (i + 0.25) + i).tolist() == [2 * i + 0.25] * 4
+print(count() - at)
+""", TPUTORCH_CACHE="off").ok()
+    assert out.split() == ["0"]
 
 
 def test_float32_products_are_float32():
