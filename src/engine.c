@@ -261,7 +261,8 @@ tpu_error *engine_call(const call_op *op, const call_arg *args, engine_result *r
     engine_lock();
     trace *tr = trace_here(device_of(op, args));
     tpu_error *e = tr ? before_call(tr, op) : tpu_fail_memory();
-    if (!e) e = call_locked(tr, op, args, res);
+    if (!e && !strcmp(op->name, "zero_") && args[0].t->st) e = storage_zero(tr, args[0].t);
+    else if (!e) e = call_locked(tr, op, args, res);
     if (!e) e = after_call(tr, op, args);
     engine_unlock();
     atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);

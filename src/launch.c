@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device.h"
 #include "program.h"
+#include "storage.h"
 
 struct batch {
     program *p;
@@ -72,15 +74,36 @@ static batch *batch_new(program *p, const trace *tr, const program_cut *cut)
     return b;
 }
 
+/* Zeros that a later value of the trace takes over (an optimizer's fresh state) become buffers of their own, so that the
+ * first step is the program that every step is. */
+static tpu_error *lend_zeros(trace *tr)
+{
+    for (size_t o = 0; o < tr->nlocal; o++) {
+        if (!tr->made[o] || !tr->local[o]->holders || tr->prev[o] < 0) continue;
+        uint32_t root = (uint32_t)o;
+        while (tr->prev[root] >= 0) root = (uint32_t)tr->prev[root];
+        if (!tr->made[root] || !storage_is_zeros(tr->call[tr->made[root] - 1].m)) continue;
+        value *v = tr->local[root];
+        void *zeros = mem_new((size_t)type_bytes(v->type) + 1);
+        tpu_error *e = zeros ? device_upload(tr->device, v->type, zeros, NULL, &v->buf) : tpu_fail_memory();
+        mem_free(zeros);
+        if (e) return e;
+        v->tr = NULL;
+        tr->made[root] = 0;
+    }
+    return NULL;
+}
+
 tpu_error *launch_cut(trace *tr)
 {
     if (!tr->ncall) {
         trace_reset(tr);
         return NULL;
     }
-    program_cut cut;
+    program_cut cut = {0};
     program *p = NULL;
-    tpu_error *e = program_cut_of(tr, &cut);
+    tpu_error *e = lend_zeros(tr);
+    if (!e) e = program_cut_of(tr, &cut);
     dropped += tr->ncall - cut.ncall;
     if (!e && cut.ncall) e = program_find(tr, &cut, &p);
     batch *b = p ? batch_new(p, tr, &cut) : NULL;

@@ -36,7 +36,7 @@ static size_t mark_live(const trace *tr)
         const trace_call *c = &tr->call[i];
         bool live = c->m->op->row->flags & OP_KEEP;
         int nres = results_of(c->m);
-        for (int r = 0; r < nres; r++) live |= s.need[c->out0 + (uint32_t)r] != 0;
+        for (int r = 0; r < nres; r++) live |= s.need[c->out0 + (uint32_t)r] && tr->made[c->out0 + (uint32_t)r];
         if (!live) continue;
         for (int k = 0; k < c->m->nin; k++) s.need[tr->in[c->in0 + (uint32_t)k]] = 1;
         s.call[n++] = (uint32_t)i;

@@ -277,6 +277,8 @@ static tpu_error *zeros_value(trace *tr, int rank, const int64_t *dims, tpu_dtyp
     return run_own(tr, ZEROS, (call_arg[]){ints_arg(dims, rank), dtype_arg(t)}, NULL, 0, out);
 }
 
+bool storage_is_zeros(const call_memo *m) { return own[ZEROS] && m->op == own[ZEROS]; }
+
 /* ---- offsets: static until one has differed at the same place of the program, then data ---- */
 typedef struct seen_offset { uint64_t key; int64_t first; bool moving; } seen_offset;
 #define OFFSETS 8192
@@ -454,6 +456,15 @@ tpu_error *storage_write(trace *tr, const call_tensor *t, value *v)
     bool whole = covers(t->st, t) && !(t->flags & (CALL_CONJ | CALL_NEG)) && dense_order(t, perm);
     tpu_error *e = whole ? write_whole(tr, t, w, perm) : write_part(tr, t, w);
     value_release(w);
+    return e;
+}
+
+tpu_error *storage_zero(trace *tr, const call_tensor *t)
+{
+    value *z;
+    TPU_TRY(zeros_value(tr, t->rank, t->size, (tpu_dtype)t->dtype, &z));
+    tpu_error *e = storage_write(tr, t, z);
+    value_release(z);
     return e;
 }
 

@@ -24,6 +24,8 @@ tpu_error *storage_read(trace *tr, const call_tensor *t, value **out_v) TPU_MUST
 tpu_error *storage_write(trace *tr, const call_tensor *t, value *v) TPU_MUST_USE;
 tpu_error *storage_copy_value(trace *tr, value *v, const tpu_type *as, value **out_v) TPU_MUST_USE; /* shared; converts and broadcasts */
 tpu_error *storage_transpose_value(trace *tr, value *v, const int64_t *perm, value **out_v) TPU_MUST_USE; /* shared */
+tpu_error *storage_zero(trace *tr, const call_tensor *t) TPU_MUST_USE;   /* t reads as zeros from here on */
+bool storage_is_zeros(const call_memo *m);              /* the call makes zeros of nothing */
 int64_t storage_device_bytes(int device);               /* the device's own size in bytes, for the limit; 0 unknown */
 
 #endif

@@ -174,7 +174,7 @@ tpu_error *trace_append(trace *tr, const call_memo *m, value *const *in, const t
         tr->in[in0 + (size_t)i] = local_of(tr, in[i]);
     }
     uint64_t slot = 0;
-    if (m->pure) {
+    if (m->pure && m->nin) {                            /* each tensor of zeros is its own: it may become an input */
         int64_t twin = merge(tr, m, in0, &slot);
         if (twin >= 0) {
             launch_count_merged();

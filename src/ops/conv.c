@@ -68,11 +68,12 @@ static hlo deconvolve(op_ctx *c, hlo y, hlo w, const spec *s, const int64_t *siz
         int64_t dk = reach(hlo_dim(f, w, 2 + i), s->dil[i]), wide = (hlo_dim(f, y, 2 + i) - 1) * s->stride[i] + 1;
         k.lhs_dilation[i] = s->stride[i];
         k.rhs_dilation[i] = s->dil[i];
-        k.reversal[i] = true;
         k.pad_lo[i] = dk - 1 - s->pad[i];
         k.pad_hi[i] = size[i] - 1 + dk - wide - k.pad_lo[i];
     }
-    return hlo_convolution(f, y, swap_groups(f, w, s->groups), &k, hlo_dtype(f, y));
+    /* The kernel is turned round itself: XLA:CPU has no fast convolution with a reversed window. */
+    hlo turned = hlo_reverse(f, swap_groups(f, w, s->groups), ((1u << s->n) - 1) << 2);
+    return hlo_convolution(f, y, turned, &k, hlo_dtype(f, y));
 }
 
 /* Gradient of a kernel [o, i / g, k...]: x of the unstrided side [n, i, ...], g of the strided one [n, o, ...]. */
