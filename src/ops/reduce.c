@@ -1,306 +1,369 @@
-/* reduce.c - sums, products, extremes, moments and norms.  Half precisions accumulate in float32.
+/* reduce.c - sums, means, products, extremes, norms, variances over dims.
+ * bfloat16 and float16 are summed in float32 and rounded once.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "ops/reduce.h"
+
 #include <math.h>
+#include <string.h>
 
-#include "ops.h"
-
-static uint32_t all_dims(hlo_fn *f, hlo x) { return (1u << hlo_rank(f, x)) - 1; }
-
-/* The reduced value, with 1s where dims vanished if keepdim is asked for. */
-static hlo shaped(op_ctx *c, hlo r, hlo like, uint32_t dims, bool keep) { return keep ? hlo_keepdims(op_fn(c), r, like, dims) : r; }
-
-/* Dims as a mask; an empty or missing list means all. */
-static uint32_t dims_of(op_ctx *c, int arg, hlo x) { return op_dims(c, arg, hlo_rank(op_fn(c), x)); }
-
-/* Integer sums and products widen to int64 [P1]. */
-static tpu_dtype widened(tpu_dtype t) { return dtype_is_integral(t) ? TPU_I64 : t; }
-
-static hlo count_of(hlo_fn *f, hlo x, uint32_t dims, hlo like)
+/* ---- shared ---- */
+static void give(op_ctx *c, hlo r, hlo like, uint32_t dims, bool keep, tpu_dtype t)
 {
-    double n = 1;
+    if (keep) r = hlo_keepdims(op_fn(c), r, like, dims);
+    op_out_as(c, r, t);
+}
+
+static int64_t count_of(hlo_fn *f, hlo x, uint32_t dims)
+{
+    int64_t n = 1;
     for (int d = 0; d < hlo_rank(f, x); d++)
-        if (dims >> d & 1) n *= (double)hlo_dim(f, x, d);
-    return hlo_like_f(f, like, n);
+        if (dims >> d & 1) n *= hlo_dim(f, x, d);
+    return n;
 }
 
-typedef struct place { int dim, keep, dtype; bool one; } place;      /* argument positions, -1: none; one: a single dim */
-
-static uint32_t mask_of(op_ctx *c, place p, hlo x)
+static bool no_identity(op_ctx *c, hlo x, uint32_t dims, bool whole, const char *name)
 {
     hlo_fn *f = op_fn(c);
-    int rank = hlo_rank(f, x);
-    if (p.dim < 0) return all_dims(f, x);
-    if (!p.one) return dims_of(c, p.dim, x);
-    int d = op_dim(c, op_int(c, p.dim), rank);
-    return rank ? 1u << d : 0;
-}
-
-/* word: add multiply, 'mean', or nan-skipping '0add' */
-static void accumulate(op_ctx *c, place p)
-{
-    hlo_fn *f = op_fn(c);
-    const char *w = op_row_of(c)->word;
-    hlo in = op_in(c, 0);
-    bool mean = w[0] == 'm' && w[1] == 'e', skip = w[0] == '0';
-    tpu_dtype own = hlo_dtype(f, in), t = p.dtype >= 0 ? op_dtype(c, p.dtype, mean ? own : widened(own)) : widened(own);
-    if (mean && dtype_is_integral(t)) {
-        op_fail(c, TPU_INVALID, "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: %s", dtype_torch_name(own));
-        return;
+    if (hlo_count(f, x)) return false;
+    if (whole) {
+        op_fail(c, TPU_INVALID, "%s(): Expected reduction dim to be specified for input.numel() == 0. "
+                "Specify the reduction dim with the 'dim' argument.", name);
+        return true;
     }
-    hlo x = hlo_convert(f, in, dtype_compute(t));
-    if (skip) x = hlo_select(f, hlo_isnan(f, x), hlo_like_f(f, x, 0), x);
-    uint32_t dims = mask_of(c, p, x);
-    hlo r = hlo_reduce(f, mean ? "add" : skip ? w + 1 : w, x, dims);
-    if (mean) r = hlo_op2(f, "divide", r, count_of(f, x, dims, r));
-    op_out_as(c, shaped(c, r, x, dims, p.keep >= 0 && op_bool(c, p.keep)), t);
-}
-
-static void sum_all(op_ctx *c) { accumulate(c, (place){-1, -1, 1, false}); }                /* (self, dtype) */
-static void sum_dims(op_ctx *c) { accumulate(c, (place){1, 2, 3, false}); }                 /* (self, dim, keepdim, dtype) */
-static void prod_dim(op_ctx *c) { accumulate(c, (place){1, 2, 3, true}); }
-
-/* ---- logic ---- */
-static void logic(op_ctx *c, place p)
-{
-    hlo_fn *f = op_fn(c);
-    hlo in = op_in(c, 0), x = hlo_convert(f, in, TPU_BOOL);
-    uint32_t dims = mask_of(c, p, x);
-    hlo r = shaped(c, hlo_reduce(f, op_row_of(c)->word, x, dims), x, dims, p.keep >= 0 && op_bool(c, p.keep));
-    op_out_as(c, r, hlo_dtype(f, in) == TPU_U8 ? TPU_U8 : TPU_BOOL);
-}
-
-static void logic_all(op_ctx *c) { logic(c, (place){-1, -1, -1, false}); }
-static void logic_dim(op_ctx *c) { logic(c, (place){1, 2, -1, true}); }
-static void logic_dims(op_ctx *c) { logic(c, (place){1, 2, -1, false}); }
-
-/* ---- extremes ---- */
-static bool nothing(op_ctx *c, hlo x, uint32_t dims)
-{
-    hlo_fn *f = op_fn(c);
-    for (int d = 0; d < hlo_rank(f, x); d++)
-        if (dims >> d & 1 && hlo_dim(f, x, d) == 0) {
-            op_fail(c, dims == all_dims(f, x) ? TPU_INVALID : TPU_OUT_OF_RANGE, "%s(): Expected reduction dim %d to have non-zero size.", op_row_of(c)->name, d);
-            return true;
-        }
+    for (int d = 0; d < hlo_rank(f, x); d++) {
+        if (!(dims >> d & 1) || hlo_dim(f, x, d)) continue;
+        op_fail(c, TPU_OUT_OF_RANGE, "%s(): Expected reduction dim %d to have non-zero size.", name, d);
+        return true;
+    }
     return false;
 }
 
-/* amax(self, dim[], keepdim), amin */
-static void extreme_dims(op_ctx *c)
+static bool no_complex(op_ctx *c, hlo x)
 {
-    hlo x = op_in(c, 0);
-    uint32_t dims = dims_of(c, 1, x);
-    if (!nothing(c, x, dims)) op_out(c, shaped(c, hlo_reduce(op_fn(c), op_row_of(c)->word, x, dims), x, dims, op_bool(c, 2)));
+    if (!dtype_is_complex(hlo_dtype(op_fn(c), x))) return false;
+    op_fail(c, TPU_UNIMPLEMENTED, "%s: complex numbers have no order", op_row_of(c)->name);
+    return true;
 }
 
-/* max(self), min(self) */
+static uint32_t one_dim(op_ctx *c, int arg, hlo x, int *dim)
+{
+    int rank = hlo_rank(op_fn(c), x);
+    *dim = op_dim(c, op_int(c, arg), rank);
+    return rank ? 1u << *dim : 0;
+}
+
+hlo reduce_extreme(hlo_fn *f, const char *op, hlo x, uint32_t dims)
+{
+    if (hlo_dtype(f, x) == TPU_BOOL) op = !strcmp(op, "maximum") ? "or" : "and";
+    return hlo_reduce(f, op, x, dims);
+}
+
+/* ---- sum, prod, nansum, mean; word: the operator ---- */
+static void fold(op_ctx *c, uint32_t dims, bool keep, int dtype_arg)
+{
+    hlo_fn *f = op_fn(c);
+    const char *op = op_row_of(c)->word;
+    hlo x = op_in(c, 0);
+    tpu_dtype t = op_dtype(c, dtype_arg, dtype_is_integral(hlo_dtype(f, x)) ? TPU_I64 : hlo_dtype(f, x));
+    x = hlo_convert(f, x, t);
+    if (!strcmp(op, "nan")) {
+        if (dtype_is_complex(t)) {
+            op_fail(c, TPU_INVALID, "nansum does not support complex inputs");
+            return;
+        }
+        x = hlo_select(f, hlo_isnan(f, x), hlo_like_i(f, x, 0), x);
+        op = "add";
+    }
+    if (t == TPU_BOOL) op = !strcmp(op, "add") ? "or" : "and";
+    x = hlo_convert(f, x, dtype_compute(t));
+    give(c, hlo_reduce(f, op, x, dims), x, dims, keep, t);
+}
+
+static void fold_all(op_ctx *c) { fold(c, reduce_all_dims(op_fn(c), op_in(c, 0)), false, 1); }
+static void fold_dims(op_ctx *c) { fold(c, op_dims(c, 1, hlo_rank(op_fn(c), op_in(c, 0))), op_bool(c, 2), 3); }
+
+static void fold_dim(op_ctx *c)
+{
+    int dim;
+    uint32_t dims = one_dim(c, 1, op_in(c, 0), &dim);
+    fold(c, dims, op_bool(c, 2), 3);
+}
+
+static void mean_over(op_ctx *c, uint32_t dims, bool keep, int dtype_arg)
+{
+    hlo_fn *f = op_fn(c);
+    hlo x = op_in(c, 0);
+    tpu_dtype t = op_dtype(c, dtype_arg, hlo_dtype(f, x));
+    if (dtype_is_integral(t)) {
+        op_fail(c, TPU_INVALID, "mean(): could not infer output dtype. %s dtype must be either a floating point or complex dtype. "
+                "Got: %s", op_has(c, dtype_arg) ? "Optional" : "Input", dtype_torch_name(t));
+        return;
+    }
+    x = hlo_convert(f, hlo_convert(f, x, t), dtype_compute(t));
+    hlo sum = hlo_reduce(f, "add", x, dims);
+    give(c, hlo_op2(f, "divide", sum, hlo_like_f(f, sum, (double)count_of(f, x, dims))), x, dims, keep, t);
+}
+
+static void mean_all(op_ctx *c) { mean_over(c, reduce_all_dims(op_fn(c), op_in(c, 0)), false, 1); }
+static void mean_dims(op_ctx *c) { mean_over(c, op_dims(c, 1, hlo_rank(op_fn(c), op_in(c, 0))), op_bool(c, 2), 3); }
+
+/* ---- amax, amin, aminmax ---- */
 static void extreme(op_ctx *c)
 {
+    hlo_fn *f = op_fn(c);
     hlo x = op_in(c, 0);
-    if (!nothing(c, x, all_dims(op_fn(c), x))) op_out(c, hlo_reduce(op_fn(c), op_row_of(c)->word, x, all_dims(op_fn(c), x)));
+    int n;
+    op_ints(c, 1, &n);
+    uint32_t dims = op_dims(c, 1, hlo_rank(f, x));
+    const char *op = op_row_of(c)->word;
+    if (no_complex(c, x) || no_identity(c, x, dims, n == 0, !strcmp(op, "maximum") ? "amax" : "amin")) return;
+    give(c, reduce_extreme(f, op, x, dims), x, dims, op_bool(c, 2), hlo_dtype(f, x));
 }
 
-/* aminmax(self, dim?, keepdim) */
 static void aminmax(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
     hlo x = op_in(c, 0);
-    int rank = hlo_rank(f, x);
-    uint32_t dims = op_has(c, 1) ? (rank ? 1u << op_dim(c, op_int(c, 1), rank) : 0) : all_dims(f, x);
-    if (nothing(c, x, dims)) return;
-    op_out(c, shaped(c, hlo_reduce(f, "minimum", x, dims), x, dims, op_bool(c, 2)));
-    op_out(c, shaped(c, hlo_reduce(f, "maximum", x, dims), x, dims, op_bool(c, 2)));
+    int dim;
+    uint32_t dims = op_has(c, 1) ? one_dim(c, 1, x, &dim) : reduce_all_dims(f, x);
+    if (no_complex(c, x) || no_identity(c, x, dims, !op_has(c, 1), "aminmax")) return;
+    give(c, reduce_extreme(f, "minimum", x, dims), x, dims, op_bool(c, 2), hlo_dtype(f, x));
+    give(c, reduce_extreme(f, "maximum", x, dims), x, dims, op_bool(c, 2), hlo_dtype(f, x));
 }
 
-/* max.dim(self, dim, keepdim) -> (values, indices) */
-static void extreme_dim(op_ctx *c)
+static void max_all(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
     hlo x = op_in(c, 0);
-    int rank = hlo_rank(f, x), d = op_dim(c, op_int(c, 1), rank);
-    if (rank == 0) {
-        op_out(c, x);
-        op_out(c, hlo_const_i(f, type_scalar(TPU_I64), 0));
-        return;
-    }
-    if (nothing(c, x, 1u << d)) return;
-    bool keep = op_bool(c, 2);
-    op_out(c, shaped(c, hlo_reduce(f, op_row_of(c)->word, x, 1u << d), x, 1u << d, keep));
-    op_out(c, shaped(c, hlo_argmax(f, x, d, op_row_of(c)->word[1] == 'i'), x, 1u << d, keep));
+    uint32_t dims = reduce_all_dims(f, x);
+    if (no_complex(c, x) || no_identity(c, x, dims, true, op_row_of(c)->name)) return;
+    op_out(c, reduce_extreme(f, !strcmp(op_row_of(c)->name, "max") ? "maximum" : "minimum", x, dims));
 }
 
-/* argmax(self, dim?, keepdim) */
-static void arg_extreme(op_ctx *c)
+/* ---- with indices ---- */
+static hlo arg_of(hlo_fn *f, hlo x, int dim, bool least)
+{
+    if (!hlo_rank(f, x)) return hlo_const_i(f, type_scalar(TPU_I64), 0);
+    if (hlo_dtype(f, x) == TPU_BOOL) x = hlo_convert(f, x, TPU_U8);
+    return hlo_argmax(f, x, dim, least);
+}
+
+static void max_dim(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
     hlo x = op_in(c, 0);
-    bool least = op_row_of(c)->word != NULL;
-    int rank = hlo_rank(f, x);
-    if (hlo_count(f, x) == 0 && (!op_has(c, 1) || hlo_dim(f, x, (int)op_int(c, 1)) == 0)) {
-        op_fail(c, TPU_OUT_OF_RANGE, "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.", op_row_of(c)->name);
-        return;
-    }
-    if (!op_has(c, 1) || rank == 0) {
-        if (op_has(c, 1)) op_dim(c, op_int(c, 1), rank);
-        hlo r = rank ? hlo_argmax(f, hlo_flatten(f, x), 0, least) : hlo_const_i(f, type_scalar(TPU_I64), 0);
-        if (op_bool(c, 2)) r = hlo_keepdims(f, r, x, all_dims(f, x));
-        op_out(c, r);
-        return;
-    }
-    int d = op_dim(c, op_int(c, 1), rank);
-    op_out(c, shaped(c, hlo_argmax(f, x, d, least), x, 1u << d, op_bool(c, 2)));
+    bool least = !strcmp(op_row_of(c)->word, "minimum"), keep = op_bool(c, 2);
+    int dim;
+    uint32_t dims = one_dim(c, 1, x, &dim);
+    if (no_complex(c, x) || no_identity(c, x, dims, false, least ? "min" : "max")) return;
+    give(c, reduce_extreme(f, op_row_of(c)->word, x, dims), x, dims, keep, hlo_dtype(f, x));
+    give(c, arg_of(f, x, dim, least), x, dims, keep, TPU_I64);
 }
 
-/* ---- moments: (self, dim?, correction?, keepdim); word: v s, then m to give the mean as well ---- */
-static void moments(op_ctx *c)
+static void arg_max(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    const char *w = op_row_of(c)->word;
-    hlo in = op_in(c, 0);
-    tpu_dtype own = hlo_dtype(f, in);
-    if (dtype_is_integral(own)) {
-        op_fail(c, TPU_INVALID, "%s only support floating point and complex dtypes", op_row_of(c)->word[0] == 'v' ? "var" : "std");
+    hlo x = op_in(c, 0);
+    bool least = !strcmp(op_row_of(c)->word, "minimum"), whole = !op_has(c, 1);
+    int dim = 0;
+    uint32_t dims = whole ? reduce_all_dims(f, x) : one_dim(c, 1, x, &dim);
+    if (no_complex(c, x) || no_identity(c, x, dims, whole, least ? "argmin" : "argmax")) return;
+    hlo at = arg_of(f, whole ? hlo_flatten(f, x) : x, dim, least);
+    give(c, at, x, dims, op_bool(c, 2), TPU_I64);
+}
+
+/* ---- any, all: bool, but uint8 of uint8 ---- */
+static void truth(op_ctx *c, uint32_t dims, bool keep)
+{
+    hlo_fn *f = op_fn(c);
+    hlo x = op_in(c, 0);
+    tpu_dtype t = hlo_dtype(f, x) == TPU_U8 ? TPU_U8 : TPU_BOOL;
+    x = hlo_convert(f, x, TPU_BOOL);
+    give(c, hlo_reduce(f, op_row_of(c)->word, x, dims), x, dims, keep, t);
+}
+
+static void truth_all(op_ctx *c) { truth(c, reduce_all_dims(op_fn(c), op_in(c, 0)), false); }
+
+static void truth_dim(op_ctx *c)
+{
+    int dim;
+    uint32_t dims = one_dim(c, 1, op_in(c, 0), &dim);
+    truth(c, dims, op_bool(c, 2));
+}
+
+static void truth_dims(op_ctx *c)
+{
+    int n;
+    op_ints(c, 1, &n);
+    uint32_t dims = op_dims(c, 1, hlo_rank(op_fn(c), op_in(c, 0)));
+    truth(c, op_has(c, 1) && !n ? 0 : dims, op_bool(c, 2));    /* an empty list reduces nothing here */
+}
+
+/* ---- var, std and with mean: (self, int[1]? dim, Scalar? correction, bool keepdim) ---- */
+static hlo square_abs(hlo_fn *f, hlo x)
+{
+    if (!dtype_is_complex(hlo_dtype(f, x))) return hlo_op2(f, "multiply", x, x);
+    hlo re = hlo_op1(f, "real", x), im = hlo_op1(f, "imag", x);
+    return hlo_op2(f, "add", hlo_op2(f, "multiply", re, re), hlo_op2(f, "multiply", im, im));
+}
+
+static void variance(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    const char *word = op_row_of(c)->word;
+    tpu_dtype t = hlo_dtype(f, op_in(c, 0));
+    if (dtype_is_integral(t)) {
+        op_fail(c, TPU_INVALID, "%s only support floating point and complex dtypes", word);
         return;
     }
     hlo x = op_in_math(c, 0);
-    uint32_t dims = dims_of(c, 1, x);
-    hlo s = hlo_reduce(f, "add", x, dims), mean = hlo_op2(f, "divide", s, count_of(f, x, dims, s));
-    hlo d = hlo_op2(f, "subtract", x, hlo_along(f, mean, x, dims)), sq;
-    if (dtype_is_complex(own)) {
-        hlo re = hlo_op1(f, "real", d), im = hlo_op1(f, "imag", d);
-        sq = hlo_op2(f, "add", hlo_op2(f, "multiply", re, re), hlo_op2(f, "multiply", im, im));
-    } else {
-        sq = hlo_op2(f, "multiply", d, d);
-    }
-    hlo v = hlo_reduce(f, "add", sq, dims), n = count_of(f, x, dims, v);
-    double correction = op_has(c, 2) ? op_number(c, 2) : 1;
-    hlo den = hlo_max(f, hlo_op2(f, "subtract", n, hlo_like_f(f, n, correction)), hlo_like_f(f, n, 0));
-    v = hlo_op2(f, "divide", v, den);
-    if (w[0] == 's') v = hlo_op1(f, "sqrt", v);
-    bool keep = op_bool(c, 3);
-    op_out_as(c, shaped(c, v, x, dims, keep), dtype_real(own));
-    if (w[1] == 'm') op_out_as(c, shaped(c, mean, x, dims, keep), own);
+    uint32_t dims = op_dims(c, 1, hlo_rank(f, x));
+    double n = (double)count_of(f, x, dims), free_n = n - (op_has(c, 2) ? op_number(c, 2) : 1);
+    hlo mean = hlo_reduce(f, "add", x, dims);
+    mean = hlo_op2(f, "divide", mean, hlo_like_f(f, mean, n));
+    hlo sum = hlo_reduce(f, "add", square_abs(f, hlo_op2(f, "subtract", x, hlo_along(f, mean, x, dims))), dims);
+    hlo var = hlo_op2(f, "divide", sum, hlo_like_f(f, sum, free_n > 0 ? free_n : 0));
+    if (!strncmp(word, "std", 3)) var = hlo_op1(f, "sqrt", var);
+    give(c, var, x, dims, op_bool(c, 3), dtype_real(t));
+    if (strstr(word, "_mean")) give(c, mean, x, dims, op_bool(c, 3), t);
 }
 
 /* ---- norms ---- */
-static hlo magnitude(hlo_fn *f, hlo x) { return hlo_op1(f, "abs", x); }
+static hlo abs_of(hlo_fn *f, hlo x) { return hlo_op1(f, "abs", x); }
 
-static hlo norm_of(op_ctx *c, hlo a, double p, uint32_t dims)
+hlo reduce_powsum(hlo_fn *f, hlo x, double p, uint32_t dims)
 {
-    hlo_fn *f = op_fn(c);
-    if (p == 2) return hlo_op1(f, "sqrt", hlo_reduce(f, "add", hlo_op2(f, "multiply", a, a), dims));
-    if (p == 1) return hlo_reduce(f, "add", a, dims);
-    if (p == 0) return hlo_reduce(f, "add", hlo_convert(f, hlo_compare(f, "NE", a, hlo_like_f(f, a, 0)), hlo_dtype(f, a)), dims);
-    if (isinf(p)) {
-        hlo r = hlo_reduce(f, p > 0 ? "maximum" : "minimum", a, dims);
-        return p > 0 ? hlo_max(f, r, hlo_like_f(f, r, 0)) : r;
-    }
-    hlo r = hlo_reduce(f, "add", hlo_op2(f, "power", a, hlo_like_f(f, a, p)), dims);
-    return hlo_op2(f, "power", r, hlo_like_f(f, r, 1 / p));
+    if (p == 2) return hlo_reduce(f, "add", square_abs(f, x), dims);
+    hlo a = abs_of(f, x);
+    if (p != 1) a = hlo_op2(f, "power", a, hlo_like_f(f, a, p));
+    return hlo_reduce(f, "add", a, dims);
 }
 
-/* Argument positions of ord, dim, keepdim, dtype. */
-static void norm(op_ctx *c, int ord, int dim, int keep, int dtype)
+hlo reduce_norm(hlo_fn *f, hlo x, double p, uint32_t dims)
+{
+    if (p == INFINITY) return hlo_reduce(f, "maximum", abs_of(f, x), dims);
+    if (p == -INFINITY) return hlo_reduce(f, "minimum", abs_of(f, x), dims);
+    if (p == 0) {
+        tpu_dtype t = dtype_real(hlo_dtype(f, x));
+        return hlo_reduce(f, "add", hlo_convert(f, hlo_compare(f, "NE", x, hlo_like_i(f, x, 0)), t), dims);
+    }
+    if (hlo_ok(x) && !dims && p != 0) return abs_of(f, x);
+    hlo sum = reduce_powsum(f, x, p, dims);
+    if (p == 1) return sum;
+    return p == 2 ? hlo_op1(f, "sqrt", sum) : hlo_op2(f, "power", sum, hlo_like_f(f, sum, 1 / p));
+}
+
+static void norm_over(op_ctx *c, double p, uint32_t dims, bool keep, int dtype_arg)
 {
     hlo_fn *f = op_fn(c);
-    hlo in = op_in(c, 0);
-    tpu_dtype own = hlo_dtype(f, in), given = dtype >= 0 ? op_dtype(c, dtype, own) : own, t = dtype_real(given);
-    if (dtype_is_integral(given)) {
-        op_fail(c, TPU_INVALID, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s", dtype_torch_name(given));
+    hlo x = op_in(c, 0);
+    tpu_dtype t = op_dtype(c, dtype_arg, hlo_dtype(f, x));
+    if (dtype_is_integral(t) || dtype_is_integral(hlo_dtype(f, x))) {
+        op_fail(c, TPU_INVALID, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s",
+                dtype_torch_name(hlo_dtype(f, x)));
         return;
     }
-    hlo x = hlo_convert(f, in, dtype_compute(given));
-    uint32_t dims = dim >= 0 ? dims_of(c, dim, x) : all_dims(f, x);
-    hlo r = norm_of(c, magnitude(f, x), op_has(c, ord) ? op_number(c, ord) : 2, dims);
-    op_out_as(c, shaped(c, r, x, dims, keep >= 0 && op_bool(c, keep)), t);
+    if ((p == INFINITY || p < 0) && !count_of(f, x, dims)) {
+        op_fail(c, TPU_INVALID, "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not "
+                "have an identity", p);
+        return;
+    }
+    x = hlo_convert(f, hlo_convert(f, x, t), dtype_compute(t));
+    give(c, reduce_norm(f, x, p, dims), x, dims, keep, dtype_real(t));
 }
 
-static void vector_norm(op_ctx *c) { norm(c, 1, 2, 3, 4); }
-static void norm_dims(op_ctx *c) { norm(c, 1, 2, 3, 4); }      /* norm.ScalarOpt_dim(_dtype) */
-static void norm_dtype(op_ctx *c) { norm(c, 1, -1, -1, 2); }   /* norm.ScalarOpt_dtype */
-static void norm_all(op_ctx *c) { norm(c, 1, -1, -1, -1); }    /* norm.Scalar */
+/* linalg_vector_norm(self, ord, dim?, keepdim, dtype), norm.ScalarOpt_dim(self, p?, dim, keepdim), ..._dim_dtype(.., dtype) */
+static void norm_dims(op_ctx *c)
+{
+    uint32_t dims = op_dims(c, 2, hlo_rank(op_fn(c), op_in(c, 0)));
+    norm_over(c, op_has(c, 1) ? op_number(c, 1) : 2, dims, op_bool(c, 3), 4);
+}
 
-/* logsumexp(self, dim[], keepdim) */
+/* norm.Scalar(self, p), norm.ScalarOpt_dtype(self, p?, dtype) */
+static void norm_all(op_ctx *c)
+{
+    norm_over(c, op_has(c, 1) ? op_number(c, 1) : 2, reduce_all_dims(op_fn(c), op_in(c, 0)), false, 2);
+}
+
 static void logsumexp(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    hlo in = op_in(c, 0);
-    tpu_dtype t = op_to_float(hlo_dtype(f, in));
-    hlo x = hlo_convert(f, in, dtype_compute(t));
-    uint32_t dims = dims_of(c, 1, x);
-    if (hlo_count(f, x) == 0) {
-        op_out_as(c, shaped(c, hlo_op1(f, "log", hlo_reduce(f, "add", hlo_op1(f, "exponential", x), dims)), x, dims, op_bool(c, 2)), t);
-        return;
-    }
-    hlo m = hlo_reduce(f, "maximum", x, dims), zero = hlo_like_f(f, m, 0);
-    hlo inf = hlo_compare(f, "EQ", hlo_op1(f, "abs", m), hlo_highest(f, hlo_type(f, m)));
-    m = hlo_select(f, inf, zero, m);
-    hlo s = hlo_reduce(f, "add", hlo_op1(f, "exponential", hlo_op2(f, "subtract", x, hlo_along(f, m, x, dims))), dims);
-    op_out_as(c, shaped(c, hlo_op2(f, "add", hlo_op1(f, "log", s), m), x, dims, op_bool(c, 2)), t);
+    tpu_dtype t = op_to_float(hlo_dtype(f, op_in(c, 0)));
+    hlo x = hlo_convert(f, op_in_as(c, 0, t), dtype_compute(t));
+    uint32_t dims = op_dims(c, 1, hlo_rank(f, x));
+    hlo top = dtype_is_complex(t) ? hlo_op1(f, "real", x) : x;
+    top = hlo_reduce(f, "maximum", top, dims);
+    hlo finite = hlo_op1(f, "is_finite", top);
+    top = hlo_convert(f, hlo_select(f, finite, top, hlo_like_i(f, top, 0)), hlo_dtype(f, x));
+    hlo e = hlo_op1(f, "exponential", hlo_op2(f, "subtract", x, hlo_along(f, top, x, dims)));
+    hlo r = hlo_op2(f, "add", hlo_op1(f, "log", hlo_reduce(f, "add", e, dims)), top);
+    give(c, r, x, dims, op_bool(c, 2), t);
 }
 
-/* count_nonzero.dim_IntList(self, dim[]), count_nonzero(self, dim?) */
+/* ---- counts and the diagonal ---- */
 static void count_nonzero(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
     hlo x = op_in(c, 0);
-    uint32_t dims = op_has(c, 1) ? dims_of(c, 1, x) : all_dims(f, x);
-    op_out(c, hlo_reduce(f, "add", hlo_convert(f, hlo_convert(f, x, TPU_BOOL), TPU_I64), dims));
+    uint32_t dims = op_dims(c, 1, hlo_rank(f, x));
+    tpu_dtype sum = hlo_count(f, x) < INT32_MAX ? TPU_I32 : TPU_I64;
+    hlo some = hlo_convert(f, hlo_convert(f, x, TPU_BOOL), sum);
+    op_out_as(c, hlo_reduce(f, "add", some, dims), TPU_I64);
 }
 
 static void trace(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    hlo x = op_in(c, 0);
-    tpu_type t = hlo_type(f, x);
-    if (t.rank != 2) {
-        op_fail(c, TPU_INVALID, "trace: expected a matrix, but got tensor with dim %d", t.rank);
+    hlo x = op_in_math(c, 0);
+    tpu_dtype t = hlo_dtype(f, op_in(c, 0));
+    if (hlo_rank(f, x) != 2) {
+        op_fail(c, TPU_INVALID, "trace: expected a matrix, but got tensor with dim %d", hlo_rank(f, x));
         return;
     }
-    tpu_type i = type_as(t, TPU_I64);
-    tpu_dtype own = widened((tpu_dtype)t.dtype);
-    x = hlo_convert(f, x, dtype_compute(own));
-    hlo on = hlo_compare(f, "EQ", hlo_iota(f, i, 0), hlo_iota(f, i, 1));
-    op_out_as(c, hlo_reduce(f, "add", hlo_select(f, on, x, hlo_like_f(f, x, 0)), 3), own);
+    int64_t m = hlo_dim(f, x, 0), n = hlo_dim(f, x, 1), k = m < n ? m : n;
+    if (dtype_is_integral(t)) x = hlo_convert(f, x, t = TPU_I64);
+    x = hlo_flatten(f, x);
+    x = hlo_slice_dim(f, x, 0, 0, k ? (k - 1) * (n + 1) + 1 : 0, n + 1);
+    op_out_as(c, hlo_reduce(f, "add", x, 1), t);
 }
 
 /* clang-format off */
 const op_row ops_reduce[] = {
-    { "sum",                      sum_all,       "add" },
-    { "sum.dim_IntList",          sum_dims,      "add" },
-    { "nansum",                   sum_dims,      "0add" },
-    { "prod",                     sum_all,       "multiply" },
-    { "prod.dim_int",             prod_dim,      "multiply" },
-    { "mean",                     sum_all,       "mean" },
-    { "mean.dim",                 sum_dims,      "mean" },
-    { "any",                      logic_all,     "or" },
-    { "any.dim",                  logic_dim,     "or" },
-    { "any.dims",                 logic_dims,    "or" },
-    { "all",                      logic_all,     "and" },
-    { "all.dim",                  logic_dim,     "and" },
-    { "all.dims",                 logic_dims,    "and" },
-    { "amax",                     extreme_dims,  "maximum" },
-    { "amin",                     extreme_dims,  "minimum" },
-    { "max",                      extreme,       "maximum" },
-    { "min",                      extreme,       "minimum" },
-    { "max.dim",                  extreme_dim,   "maximum" },
-    { "min.dim",                  extreme_dim,   "minimum" },
-    { "aminmax",                  aminmax },
-    { "argmax",                   arg_extreme },
-    { "argmin",                   arg_extreme,   "least" },
-    { "var.correction",           moments,       "v",  OP_FIXED },
-    { "std.correction",           moments,       "s",  OP_FIXED },
-    { "var_mean.correction",      moments,       "vm", OP_FIXED },
-    { "std_mean.correction",      moments,       "sm", OP_FIXED },
-    { "linalg_vector_norm",       vector_norm,   NULL, OP_FIXED },
-    { "norm.ScalarOpt_dim",       norm_dims,     NULL, OP_FIXED },
-    { "norm.ScalarOpt_dim_dtype", norm_dims,     NULL, OP_FIXED },
-    { "norm.ScalarOpt_dtype",     norm_dtype,    NULL, OP_FIXED },
-    { "norm.Scalar",              norm_all,      NULL, OP_FIXED },
-    { "logsumexp",                logsumexp },
-    { "count_nonzero.dim_IntList", count_nonzero },
-    { "count_nonzero",            count_nonzero },
-    { "trace",                    trace },
+    { "sum",                     fold_all,      "add" },
+    { "sum.dim_IntList",         fold_dims,     "add" },
+    { "nansum",                  fold_dims,     "nan" },
+    { "prod",                    fold_all,      "multiply" },
+    { "prod.dim_int",            fold_dim,      "multiply" },
+    { "mean",                    mean_all,      NULL },
+    { "mean.dim",                mean_dims,     NULL },
+    { "amax",                    extreme,       "maximum" },
+    { "amin",                    extreme,       "minimum" },
+    { "aminmax",                 aminmax,       NULL },
+    { "max",                     max_all,       NULL },
+    { "min",                     max_all,       NULL },
+    { "max.dim",                 max_dim,       "maximum" },
+    { "min.dim",                 max_dim,       "minimum" },
+    { "argmax",                  arg_max,       "maximum" },
+    { "argmin",                  arg_max,       "minimum" },
+    { "any",                     truth_all,     "or" },
+    { "any.dim",                 truth_dim,     "or" },
+    { "any.dims",                truth_dims,    "or" },
+    { "all",                     truth_all,     "and" },
+    { "all.dim",                 truth_dim,     "and" },
+    { "all.dims",                truth_dims,    "and" },
+    { "var.correction",          variance,      "var",      .fixed = 1u << 2 },
+    { "std.correction",          variance,      "std",      .fixed = 1u << 2 },
+    { "var_mean.correction",     variance,      "var_mean", .fixed = 1u << 2 },
+    { "std_mean.correction",     variance,      "std_mean", .fixed = 1u << 2 },
+    { "linalg_vector_norm",      norm_dims,     NULL,       .fixed = 1u << 1 },
+    { "norm.ScalarOpt_dim",      norm_dims,     NULL,       .fixed = 1u << 1 },
+    { "norm.ScalarOpt_dim_dtype", norm_dims,    NULL,       .fixed = 1u << 1 },
+    { "norm.Scalar",             norm_all,      NULL,       .fixed = 1u << 1 },
+    { "norm.ScalarOpt_dtype",    norm_all,      NULL,       .fixed = 1u << 1 },
+    { "logsumexp",               logsumexp,     NULL },
+    { "count_nonzero",           count_nonzero, NULL },
+    { "count_nonzero.dim_IntList", count_nonzero, NULL },
+    { "trace",                   trace,         NULL },
     { NULL },
 };
 /* clang-format on */
