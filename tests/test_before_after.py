@@ -47,7 +47,6 @@ def test_cpu_before_and_after(python):
     used = ast.literal_eval(
         python(PROBE + "import tputorch\ntorch.ones(3, device='tpu').sum().item()\nprint(repr(probe()))").ok().splitlines()[-1]
     )
-    assert before.pop("swap") is False and after.pop("swap") is True and used.pop("swap") is True
     assert after == before and used == before
 
 

@@ -53,6 +53,28 @@ def test_tied_parameters_and_optimizers_survive_the_move():
     assert a.weight is b.weight is weight and weight.device.type == "cpu"
 
 
+def test_a_model_can_move_while_a_graph_of_the_old_device_lives():
+    """[A2]"""
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
+    x = torch.rand(1, 1, 4, 4)
+    before = net(x)
+    before.sum().backward(retain_graph=True)
+    weight, grad = net[0].weight, net[0].weight.grad.clone()
+    net.to("tpu")
+    assert net[0].weight is weight and weight.grad.device.type == "tpu" and torch.equal(weight.grad.cpu(), grad)
+    torch.testing.assert_close(net(x.to("tpu")).cpu(), before, rtol=1e-5, atol=1e-6)
+    net.half().float().cpu()
+    assert net[0].weight is weight and weight.device.type == "cpu"
+    assert not torch.__future__.get_swap_module_params_on_conversion()
+
+
+def test_what_is_no_dense_tensor_stays_incompatible():
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        torch.ones(2, device="tpu").data = torch.ones(2).to_sparse()
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        torch.ones(2, device="tpu").data = torch.ones(2, device="meta")
+
+
 def test_saving_copying_pickling():
     """[A3]"""
     x = torch.arange(6.0, device="tpu").view(2, 3)

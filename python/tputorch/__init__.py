@@ -62,7 +62,6 @@ def _register() -> None:
 
     torch._register_device_module("tpu", device)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)  # [A3]
-    torch.__future__.set_swap_module_params_on_conversion(True)  # [A2] [G3]
     torch.set_autocast_dtype("tpu", torch.bfloat16)
     _name_for_dlpack()
     _late_import()
