@@ -63,6 +63,13 @@ def python():
     return run_python
 
 
+def pytest_collection_modifyitems(items):
+    """A test that starts processes is slow, unless it is marked fast."""
+    for item in items:
+        if "python" in item.fixturenames and not item.get_closest_marker("fast"):
+            item.add_marker(pytest.mark.slow)
+
+
 class Counting:
     """A plugin that counts and passes everything on; what a process says of its compiles is checked against it."""
 

@@ -190,6 +190,7 @@ def entries(folder):
     return [os.path.join(b, n) for b, _, names in os.walk(folder) for n in names]
 
 
+@pytest.mark.fast
 def test_damaged_cache_entries_are_found_out(python, fresh_cache):
     """[C1]"""
     want = python(WORK, TPUTORCH_CACHE=fresh_cache).ok()
@@ -233,6 +234,7 @@ def test_a_full_disk(python, fresh_cache):
     assert python(WORK, TPUTORCH_CACHE=fresh_cache).ok() == want
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_cache(fresh_cache):
     code = WORK + "\nfor i in range(1, 9): print((torch.arange(float(i), device='tpu') * 3).sum().item())"
     env = dict(os.environ, TPUTORCH_CACHE=fresh_cache)
@@ -288,6 +290,7 @@ print((x + 1).sum().item(), flush=True)
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_compile(fresh_cache):
     p = start(LONG, TPUTORCH_CACHE=fresh_cache)
     assert p.stdout.readline().strip() == "ready"
@@ -297,6 +300,7 @@ def test_ctrl_c_in_a_compile(fresh_cache):
     assert p.returncode == 0 and out.split() == ["interrupted", "8192.0"], (out, err)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_process():
     p = start(LONG)
     assert p.stdout.readline().strip() == "ready"
@@ -306,6 +310,7 @@ def test_sigterm_ends_the_process():
     assert p.returncode == -signal.SIGTERM
 
 
+@pytest.mark.fast
 def test_fork_after_start_is_refused_with_a_sentence(python):
     """[G1]"""
     out = python("""

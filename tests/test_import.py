@@ -23,6 +23,7 @@ def fields(text: str) -> dict[str, str]:
     return dict(line.split(" ", 1) for line in text.splitlines())
 
 
+@pytest.mark.fast
 def test_import_is_cheap_and_loads_no_plugin_and_no_dynamo(python):
     runs = [fields(python(MEASURE).ok()) for _ in range(3)]
     assert min(float(r["SECONDS"]) for r in runs) < 0.3
@@ -79,6 +80,7 @@ def test_another_backend_in_the_process_is_answered_in_a_sentence(python):
     assert r.code != 0 and "'npu'" in r.err.splitlines()[-1]
 
 
+@pytest.mark.fast
 def test_import_after_a_cpu_backward(python):
     r = python("""
 import torch
@@ -89,6 +91,7 @@ v = torch.ones(2, device='tpu', requires_grad=True); (v * v).sum().backward(); p
     assert "[2.0, 2.0]" in r.ok()
 
 
+@pytest.mark.fast
 def test_clean_exit_with_work_pending(python):
     r = python("""
 import torch, tputorch

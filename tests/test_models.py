@@ -96,6 +96,7 @@ def check(python, kind, opt, amp=False):
     assert python(code, TPUTORCH_FALLBACK="error").ok().startswith("ok")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_sgd(python, kind):
     check(python, kind, "sgd")

@@ -43,6 +43,7 @@ def test_a_loop_settles_by_step_25(python, counting, fresh_cache, branch):
     assert 0 < first <= at25 and own == end == counting.read()["compiles"]
 
 
+@pytest.mark.fast
 def test_a_second_process_compiles_nothing(python, counting, fresh_cache):
     """[C1] [C2]"""
     code = LOOP.replace("BRANCH", READ)
