@@ -13,7 +13,10 @@
 static _Atomic int mode = ENGINE_FUSED;
 static _Atomic uint64_t calls, uploads, downloads;
 
-#define LONGEST 6000                /* calls of a trace before it is cut whatever they are */
+/* A trace of this many calls is cut where its content says so, and at LONGEST whatever it says: a loop without reads
+ * then repeats one program, and compile time stays linear. */
+#define LONG 1000
+#define LONGEST 1500
 
 /* Scratch of a thread: inputs and outs of its running call. */
 static _Thread_local value **in_v;
@@ -212,7 +215,8 @@ static bool ends_step(const call_op *op, const call_arg *args)
 
 static tpu_error *before_call(trace *tr, const call_op *op)
 {
-    if ((tr->boundary && !is_foreach(op)) || tr->ncall >= LONGEST) {
+    bool longest = tr->ncall >= LONG && (tr->ncall >= LONGEST || trace_context(tr) % 64 == 0);
+    if ((tr->boundary && !is_foreach(op)) || longest) {
         TPU_TRY(launch_cut(tr));
         launch_throttle();
     }

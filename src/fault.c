@@ -2,6 +2,8 @@
  * A launch whose guards may have tripped, or whose inputs stand under such a doubt, gives its values a fault: its own
  * flags and the faults it came from.  Once looked at it is clean for ever, or an error that every dependent value shares.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "device.h"
 #include "program.h"
 
@@ -11,6 +13,7 @@ struct fault {
     tpu_error *err;                 /* owned */
     buffer *flags;                  /* shared; one bool a guard */
     int n; const char *const *msg;
+    const uint64_t *bits; size_t skip; /* guard g counts when bit skip + g is set; the program's, for ever */
     fault **from; size_t nfrom, from_cap; /* shared */
 };
 
@@ -45,7 +48,7 @@ static void look(fault *f)
     char *copy = NULL;
     tpu_error *e = device_host_view(f->flags, &at, &copy);
     for (int i = 0; !e && i < f->n; i++)
-        if (at[i]) e = tpu_fail(TPU_OUT_OF_RANGE, "%s", f->msg[i]);
+        if (at[i] && f->bits[(f->skip + (size_t)i) / 64] >> (f->skip + (size_t)i) % 64 & 1) e = tpu_fail(TPU_OUT_OF_RANGE, "%s", f->msg[i]);
     mem_free(copy);
     f->err = e;
 }
@@ -76,27 +79,44 @@ static bool add_from(fault *f, fault *from)
     return true;
 }
 
-fault *fault_of_launch(const program *p, value *const *in, buffer *take_flags)
+static bool bit_of(const uint64_t *bits, size_t i) { return bits[i / 64] >> i % 64 & 1; }
+
+/* The fault of the outputs with these dependencies; NULL: nothing to doubt, or no memory to doubt it with. */
+static fault *fault_for(const program *p, value *const *in, buffer *flags, const uint64_t *bits)
 {
-    fault *f = mem_new(sizeof *f);
-    if (!f) {
-        buffer_release(take_flags);
-        return NULL;
-    }
-    *f = (fault){.refs = 1, .flags = take_flags, .n = p->nguard, .msg = p->guard};
+    bool guarded = false, doubted = false;
+    for (int g = 0; g < p->nguard; g++) guarded |= bit_of(bits, (size_t)(p->nin + g));
+    for (int i = 0; i < p->nin; i++) doubted |= in[i]->fault && bit_of(bits, (size_t)i);
+    fault *f = guarded || doubted ? mem_new(sizeof *f) : NULL;
+    if (!f) return NULL;
+    *f = (fault){.refs = 1, .n = p->nguard, .msg = p->guard, .bits = bits, .skip = (size_t)p->nin};
+    if (guarded) f->flags = buffer_retain(flags);
+    for (int i = 0; i < p->nin; i++)
+        if (in[i]->fault && bit_of(bits, (size_t)i)) (void)add_from(f, in[i]->fault);
+    return f;
+}
+
+void fault_of_launch(const program *p, value *const *in, buffer *take_flags, value *const *out)
+{
     for (int i = 0; i < p->nin; i++) {
         fault *from = in[i]->fault;
-        if (!from) continue;
-        if (settled(from) && from->clean) {
-            fault_release(from);
-            in[i]->fault = NULL;
-        } else {
-            (void)add_from(f, from);
-        }
+        if (!from || !settled(from) || !from->clean) continue;
+        fault_release(from);
+        in[i]->fault = NULL;
     }
-    if (f->flags || f->nfrom) return f;
-    fault_release(f);
-    return NULL;
+    fault *last = NULL;
+    const uint64_t *last_bits = NULL;
+    for (int o = 0; o < p->nout; o++) {
+        const uint64_t *bits = p->dep + (size_t)o * p->dep_words;
+        if (!last_bits || memcmp(bits, last_bits, p->dep_words * sizeof *bits)) {
+            fault_release(last);
+            last = fault_for(p, in, take_flags, bits);
+            last_bits = bits;
+        }
+        out[o]->fault = fault_retain(last);
+    }
+    fault_release(last);
+    buffer_release(take_flags);
 }
 
 /* The first of a chain that is not settled, its ancestors before it; NULL when all are. */

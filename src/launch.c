@@ -155,12 +155,8 @@ static void take_donations(batch *b, buffer **in, uint8_t *keep)
 
 static void publish(batch *b, buffer **out)
 {
-    fault *f = fault_of_launch(b->p, b->in, b->p->nguard ? out[b->p->nout] : NULL);
-    for (int i = 0; i < b->p->nout; i++) {
-        b->out[i]->buf = out[i];
-        b->out[i]->fault = fault_retain(f);
-    }
-    fault_release(f);
+    for (int i = 0; i < b->p->nout; i++) b->out[i]->buf = out[i];
+    fault_of_launch(b->p, b->in, b->p->nguard ? out[b->p->nout] : NULL, b->out);
     if (b->p->nout) {
         unsigned at = flight_at++ % FLIGHTS;
         buffer_release(flight[at]);

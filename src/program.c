@@ -168,6 +168,38 @@ static bool copy_ends(program *p, const trace *tr, const program_cut *cut)
     return true;
 }
 
+static size_t value_count(const program *p)
+{
+    size_t n = (size_t)p->nin;
+    for (size_t i = 0; i < p->ncall; i++) n += (size_t)results_of(p->call[i].m);
+    return n;
+}
+
+/* Which inputs and guards each output depends on, by passing bits along the calls. */
+static bool find_dependencies(program *p, size_t nvalue)
+{
+    size_t w = p->dep_words = (size_t)(p->nin + p->nguard + 63) / 64, bit = (size_t)p->nin;
+    uint64_t *all = mem_new((nvalue + 1) * (w ? w : 1) * sizeof *all);
+    p->dep = arena_get(p->mem, ((size_t)p->nout + 1) * (w ? w : 1) * sizeof *p->dep);
+    if (!all || !p->dep) {
+        mem_free(all);
+        return false;
+    }
+    for (size_t i = 0; i < (size_t)p->nin; i++) all[i * w + i / 64] |= 1ull << i % 64;
+    for (size_t i = 0; i < p->ncall; i++) {
+        const program_call *c = &p->call[i];
+        uint64_t *mine = all + nvalue * w;              /* the last row is scratch */
+        memset(mine, 0, w * sizeof *mine);
+        for (int k = 0; k < c->m->nin; k++)
+            for (size_t j = 0; j < w; j++) mine[j] |= all[p->ref[c->in0 + (uint32_t)k] * w + j];
+        for (int g = 0; g < c->m->nguard; g++, bit++) mine[bit / 64] |= 1ull << bit % 64;
+        for (int r = 0; r < results_of(c->m); r++) memcpy(all + (c->out0 + (size_t)r) * w, mine, w * sizeof *mine);
+    }
+    for (size_t o = 0; o < (size_t)p->nout; o++) memcpy(p->dep + o * w, all + p->out_id[o] * w, w * sizeof *all);
+    mem_free(all);
+    return true;
+}
+
 tpu_error *program_find(const trace *tr, const program_cut *cut, program **out)
 {
     program *p = lookup(cut->key);
@@ -179,7 +211,7 @@ tpu_error *program_find(const trace *tr, const program_cut *cut, program **out)
             p->key = cut->key;
             p->ncall = cut->ncall;
         }
-        if (!p || !copy_calls(p, tr, cut) || !copy_ends(p, tr, cut)) {
+        if (!p || !copy_calls(p, tr, cut) || !copy_ends(p, tr, cut) || !find_dependencies(p, value_count(p))) {
             arena_free(mem);
             return tpu_fail_memory();
         }
@@ -214,13 +246,6 @@ static void lower_call(const program *p, const program_call *c, lowering *l, con
     for (int g = 0; g < m->nguard; g++) l->guard[l->nguard++] = hlo_reshape(l->f, l->result[m->nresult - m->nguard + g], 1, (int64_t[]){1});
 }
 
-static size_t value_count(const program *p)
-{
-    size_t n = (size_t)p->nin;
-    for (size_t i = 0; i < p->ncall; i++) n += (size_t)results_of(p->call[i].m);
-    return n;
-}
-
 /* Big enough for any call's slots, results and inputs. */
 static size_t widest(const program *p)
 {
@@ -234,8 +259,40 @@ static size_t widest(const program *p)
     return w;
 }
 
+/* XLA:CPU fuses a long chain into one kernel in time that grows with its square; every so many calls everything that is
+ * still needed goes through a barrier. */
+#define STRETCH 400
+
+static void cut_fusion(const program *p, size_t at, const uint32_t *last_use, size_t nvalue, lowering *l)
+{
+    hlo *live = mem_new(nvalue * sizeof *live);
+    uint32_t *id = mem_new(nvalue * sizeof *id);
+    int n = 0;
+    for (size_t v = (size_t)p->nin; live && id && v < p->call[at].out0; v++)
+        if (last_use[v] >= at && hlo_ok(l->val[v])) {
+            id[n] = (uint32_t)v;
+            live[n++] = l->val[v];
+        }
+    if (n) hlo_barrier(l->f, live, n, live);
+    for (int i = 0; i < n; i++) l->val[id[i]] = live[i];
+    mem_free(live);
+    mem_free(id);
+}
+
+/* The last call that reads each value; outputs are read at the end. */
+static uint32_t *last_uses(const program *p, size_t nvalue)
+{
+    uint32_t *last = mem_new((nvalue + 1) * sizeof *last);
+    for (size_t i = 0; last && i < p->ncall; i++)
+        for (int k = 0; k < p->call[i].m->nin; k++) last[p->ref[p->call[i].in0 + (uint32_t)k]] = (uint32_t)i;
+    for (int o = 0; last && o < p->nout; o++) last[p->out_id[o]] = UINT32_MAX;
+    return last;
+}
+
 static void lower_all(const program *p, lowering *l, hlo *in)
 {
+    size_t nvalue = value_count(p);
+    uint32_t *last = p->ncall > 2 * STRETCH ? last_uses(p, nvalue) : NULL;
     for (int i = 0; i < p->nin; i++) {
         l->val[i] = hlo_param(l->f, *p->in[i]);
         if (p->alias[i] >= 0) hlo_param_alias(l->f, l->val[i], p->alias[i]);
@@ -244,9 +301,11 @@ static void lower_all(const program *p, lowering *l, hlo *in)
         if (p->nnum[cls]) l->packed[cls] = hlo_param(l->f, type_make(class_type[cls], 1, (int64_t[]){p->nnum[cls]}));
     for (size_t i = 0; i < p->ncall && !hlo_failed(l->f); i++) {
         const program_call *c = &p->call[i];
+        if (last && i && i % STRETCH == 0 && results_of(c->m)) cut_fusion(p, i, last, nvalue, l);
         for (int k = 0; k < c->m->nin; k++) in[k] = l->val[p->ref[c->in0 + (uint32_t)k]];
         lower_call(p, c, l, in);
     }
+    mem_free(last);
 }
 
 tpu_error *program_text(const program *p, hlo_target target, text *out)

@@ -26,6 +26,7 @@ typedef struct program {
     int nout; const tpu_type **out; uint32_t *out_id;
     int nnum[CALL_SLOT_CLASSES];
     int nguard; const char **guard;
+    size_t dep_words; uint64_t *dep;                    /* an output's bits: the inputs, then the guards it depends on */
     PJRT_LoadedExecutable *exec;                        /* owned; NULL until compiled */
     tpu_error *err;                                     /* owned: it does not compile */
     uint64_t launches;
@@ -36,7 +37,8 @@ tpu_error *program_cut_of(trace *tr, program_cut *out_cut) TPU_MUST_USE;
 tpu_error *program_find(const trace *tr, const program_cut *cut, program **out_p) TPU_MUST_USE; /* borrowed, lives for ever */
 void program_numbers(const trace *tr, const program_cut *cut, trace_num *out_num);
 void program_stats(engine_stats *s);
-fault *fault_of_launch(const program *p, value *const *in, buffer *take_flags); /* shared; NULL: nothing to doubt */
+/* Gives each output value the faults it depends on: of the guards and of the inputs. */
+void fault_of_launch(const program *p, value *const *in, buffer *take_flags, value *const *out);
 
 /* Without the lock, by the one who launches. */
 tpu_error *program_ready(program *p) TPU_MUST_USE;      /* compiles or loads; waits */

@@ -44,6 +44,10 @@ static bool make_plan(op_ctx *c, hlo x, int list, plan *p)
             op_fail(c, TPU_UNIMPLEMENTED, "a mask has a size that depends on its data");
             return false;
         }
+        if (!dtype_is_int(t)) {
+            op_fail(c, TPU_OUT_OF_RANGE, "tensors used as indices must be long, int, byte or bool tensors");
+            return false;
+        }
         gap |= p->k && p->dim[p->k - 1] != d - 1;
         if (!p->k) p->before = p->nrest;
         index[p->k] = i;

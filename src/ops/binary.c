@@ -21,9 +21,11 @@ static void sum_with_alpha(op_ctx *c)
     const char *w = op_row_of(c)->word;
     bool swap = w[0] == 'r';
     tpu_dtype t = op_promote2(c, 0, 1);
-    hlo x, y;
+    hlo x = op_in_as(c, 0, t), y = op_in_as(c, 1, t);   /* a number is rounded to t first, as PyTorch's CPU sums do */
     if (refuses_bool(c, t)) return;
-    operands(c, 0, 1, t, &x, &y);
+    hlo_broadcast2(f, &x, &y);
+    x = hlo_convert(f, x, dtype_compute(t));
+    y = hlo_convert(f, y, dtype_compute(t));
     bool scaled = op_has(c, 2) && !op_is_default(c, 2);
     if (t == TPU_BOOL) {
         if (scaled) y = both(f, y, hlo_broadcast_to(f, op_scalar(c, 2, TPU_BOOL), hlo_type(f, y)));

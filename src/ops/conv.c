@@ -1,5 +1,7 @@
 /* conv.c - convolutions and their gradients, 1 to 3 spatial dims, each as one StableHLO convolution.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "ops.h"
 
 typedef struct spec {
@@ -103,8 +105,14 @@ static bool fits(op_ctx *c, hlo x, hlo w, const spec *s)
     if (hlo_rank(f, w) != hlo_rank(f, x)) {
         op_fail(c, TPU_INVALID, "Expected %dD weight for a convolution of %dD input", hlo_rank(f, x), hlo_rank(f, x));
     } else if (hlo_dim(f, x, 1) != want) {
-        op_fail(c, TPU_INVALID, "Given groups=%lld, expected input to have %lld channels, but got %lld channels instead", (long long)s->groups, (long long)want,
-                (long long)hlo_dim(f, x, 1));
+        tpu_type wt = hlo_type(f, w), xt = hlo_type(f, x);
+        text ws = {0}, xs = {0};
+        type_words(&wt, &ws);
+        type_words(&xt, &xs);
+        op_fail(c, TPU_INVALID, "Given groups=%lld, weight of size %s, expected input%s to have %lld channels, but got %lld channels instead", (long long)s->groups,
+                ws.at ? strchr(ws.at, '[') : "", xs.at ? strchr(xs.at, '[') : "", (long long)want, (long long)hlo_dim(f, x, 1));
+        text_free(&ws);
+        text_free(&xs);
     } else if (hlo_dtype(f, w) != hlo_dtype(f, x)) {
         op_fail(c, TPU_INVALID, "Input type (%s) and weight type (%s) should be the same", dtype_torch_name(hlo_dtype(f, x)), dtype_torch_name(hlo_dtype(f, w)));
     } else {

@@ -149,6 +149,10 @@ static void nll(op_ctx *c)
     tpu_type t = hlo_type(f, x);
     int tr = hlo_rank(f, op_in(c, 1));
     int64_t reduction = op_int(c, 3);
+    if (hlo_dtype(f, op_in(c, 1)) != TPU_I64 && hlo_dtype(f, op_in(c, 1)) != TPU_U8) {
+        op_fail(c, TPU_INVALID, "expected scalar type Long but found %s", dtype_torch_name(hlo_dtype(f, op_in(c, 1))));
+        return;
+    }
     if (tr != (t.rank == 1 ? 0 : t.rank - 1) && !(t.rank == 1 && tr == 1)) {
         op_fail(c, TPU_INVALID, "expected a target of %d dims, got %d", t.rank - 1, tr);
         return;

@@ -1,10 +1,12 @@
 // boxed.cc - one boxed kernel: IValues in, call_args to the engine, tensors out; and which overloads it serves.
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/Context.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -58,7 +60,7 @@ const at::Tensor& Args::on_device(const at::Tensor& t, int device) {
 }
 
 void Args::tensor(const at::Tensor& t, bool index) {
-  const bool move = index && t.defined() && !t.is_privateuseone() && t.dim() > 0;
+  const bool move = index && t.defined() && t.is_cpu() && t.dim() > 0;
   tensors.push_back(describe(move ? on_device(t, engine_device()) : t));
 }
 
@@ -184,7 +186,9 @@ Row::Row(const OperatorHandle& h, call_form form, const char* functional) : hand
   for (const Argument& r : s.returns()) ret_alias.push_back(alias_of(r, s));
   ret_list = s.returns().size() == 1 && s.returns()[0].type()->kind() == TypeKind::ListType;
   for (size_t i = 0; i < n; i++) writes |= static_cast<uint64_t>(written(s.arguments()[i])) << i;
-  takes_indices = name.rfind("index", 0) == 0 || name.rfind("_index", 0) == 0 || name.rfind("_unsafe_index", 0) == 0;
+  for (const char* w : {"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_thnn", "_scaled_dot", "_addmm", "dot", "vdot"})
+    contracts |= name.rfind(w, 0) == 0;
+  takes_indices = name == "index.Tensor" || name.rfind("index_put", 0) == 0 || name.rfind("_index_put", 0) == 0 || name.rfind("_unsafe_index", 0) == 0;
 }
 
 // ---- before the call ----
@@ -267,6 +271,7 @@ void Row::give_back(const engine_result& r, Stack* stack, size_t begin) const {
 void Row::operator()(const OperatorHandle& h, DispatchKeySet, Stack* stack) const {
   const size_t n = static_cast<size_t>(op->nargs), begin = stack->size() - n;
   use_owner();
+  if (contracts) use_precision();
   int device = -1;
   if (C10_UNLIKELY(is_device_arg))
     for (size_t i = begin; i < stack->size(); i++)
@@ -294,6 +299,14 @@ void Row::operator()(const OperatorHandle& h, DispatchKeySet, Stack* stack) cons
     explain(e, *stack, begin);
   }
   give_back(r, stack, begin);
+}
+
+// torch.set_float32_matmul_precision, read where it matters [N1]: "highest" is float32, "high" three passes, "medium" one.
+void use_precision() {
+  static std::atomic<int> seen{-1};
+  const auto p = at::globalContext().float32MatmulPrecision();
+  if (seen.exchange(static_cast<int>(p), std::memory_order_relaxed) == static_cast<int>(p)) return;
+  engine_set_precision(p == at::Float32MatmulPrecision::HIGHEST ? HLO_HIGHEST : p == at::Float32MatmulPrecision::HIGH ? HLO_HIGH : HLO_DEFAULT);
 }
 
 bool has_row(const char* name) { return ops_find(name) != nullptr; }

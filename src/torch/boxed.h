@@ -30,7 +30,7 @@ struct Row final : c10::OperatorKernel {
   c10::OperatorHandle handle;
   std::vector<int> ret_alias;                           // a return is argument ret_alias[i], or fresh (-1)
   uint64_t writes = 0;
-  bool ret_list = false, is_device_arg = false, takes_indices = false;
+  bool ret_list = false, is_device_arg = false, takes_indices = false, contracts = false;
   Row(const c10::OperatorHandle& h, call_form form, const char* functional);
   void operator()(const c10::OperatorHandle& h, c10::DispatchKeySet, torch::jit::Stack* stack) const;
 

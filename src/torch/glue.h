@@ -35,6 +35,7 @@ inline void check(tpu_error* take_e) { if (C10_UNLIKELY(take_e != nullptr)) rais
 
 // boxed.cc
 void use_owner();                                       // the engine's trace is the calling user thread's, in autograd's threads too
+void use_precision();
 void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 bool has_row(const char* name);
 
