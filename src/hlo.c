@@ -178,7 +178,7 @@ const tpu_type *hlo_intern(hlo_fn *f, const tpu_type *t)
     }
     for (int d = 0; d < t->rank; d++) {
         if (t->dim[d] >= 0) continue;
-        hlo_fail(f, TPU_INVALID, "negative size %lld in dimension %d", (long long)t->dim[d], d);
+        hlo_fail(f, TPU_PRECONDITION, "negative size %lld in dimension %d", (long long)t->dim[d], d);
         return NULL;
     }
     const tpu_type *r = type_intern(t);

@@ -38,7 +38,7 @@ static bool groups_fit(hlo_fn *f, const char *op, hlo x, int dim, const hlo_grou
 {
     if (!hlo_usable(f, op, &x, 1)) return false;
     if (g->ngroups > 0 && g->size > 0 && dim >= 0 && dim < (hlo_rank(f, x) ? hlo_rank(f, x) : 1)) return true;
-    hlo_fail(f, TPU_INVALID, "%s: no group, or no dimension %d", op, dim);
+    hlo_fail(f, TPU_PRECONDITION, "%s: no group, or no dimension %d", op, dim);
     return false;
 }
 
@@ -70,7 +70,7 @@ hlo hlo_all_gather(hlo_fn *f, hlo x, int dim, const hlo_groups *g)
 static bool divides(hlo_fn *f, const char *op, hlo x, int dim, const hlo_groups *g)
 {
     if (hlo_rank(f, x) && hlo_dim(f, x, dim) % g->size == 0) return true;
-    hlo_fail(f, TPU_INVALID, "%s: dimension %d has %lld elements, which %d ranks do not divide", op, dim,
+    hlo_fail(f, TPU_PRECONDITION, "%s: dimension %d has %lld elements, which %d ranks do not divide", op, dim,
              (long long)hlo_dim(f, x, dim), g->size);
     return false;
 }
@@ -116,7 +116,7 @@ hlo hlo_collective_permute(hlo_fn *f, hlo x, const int64_t *pairs, int n, int64_
 {
     if (!hlo_usable(f, "collective_permute", &x, 1)) return HLO_NONE;
     if (n < 1) {
-        hlo_fail(f, TPU_INVALID, "collective_permute: no pairs");
+        hlo_fail(f, TPU_PRECONDITION, "collective_permute: no pairs");
         return HLO_NONE;
     }
     text *m = hlo_mid(f);

@@ -224,7 +224,7 @@ static hlo extreme(hlo_fn *f, tpu_type t, bool least)
     if (dtype_is_signed_int(d)) return hlo_const_i(f, t, least ? -greatest[d] - 1 : greatest[d]);
     if (dtype_is_unsigned(d)) return hlo_const_i(f, t, least ? 0 : greatest[d]);
     if (dtype_is_complex(d)) {
-        hlo_fail(f, TPU_INVALID, "complex numbers have no order");
+        hlo_fail(f, TPU_PRECONDITION, "complex numbers have no order");
         return HLO_NONE;
     }
     double v = d == TPU_F8E4M3FN ? 448 : d == TPU_F8E4M3FNUZ ? 240 : d == TPU_F8E5M2FNUZ ? 57344 : (double)INFINITY;

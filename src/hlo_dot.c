@@ -50,7 +50,7 @@ static void fail_operands(hlo_fn *f, const char *op, hlo x, hlo y)
     text a = {0}, b = {0};
     type_words(hlo_type_at(f, x), &a);
     type_words(hlo_type_at(f, y), &b);
-    hlo_fail(f, TPU_INVALID, "%s: operands do not fit: %s and %s", op, a.at ? a.at : "?", b.at ? b.at : "?");
+    hlo_fail(f, TPU_PRECONDITION, "%s: operands do not fit: %s and %s", op, a.at ? a.at : "?", b.at ? b.at : "?");
     text_free(&a);
     text_free(&b);
 }
@@ -256,7 +256,7 @@ hlo hlo_gather(hlo_fn *f, hlo x, hlo indices, const hlo_gather_dims *d, const in
                 d->noffset + d->ncollapsed == t->rank && d->index_vector_dim >= 0 && d->index_vector_dim <= ti->rank;
     for (int i = 0; i < t->rank && fits; i++) fits = slice_sizes[i] >= 0 && slice_sizes[i] <= t->dim[i];
     if (!fits) {
-        hlo_fail(f, TPU_INVALID, "gather: dimension numbers do not fit the operands");
+        hlo_fail(f, TPU_PRECONDITION, "gather: dimension numbers do not fit the operands");
         return HLO_NONE;
     }
     tpu_type r = {.dtype = t->dtype, .rank = (uint8_t)rank};
@@ -289,7 +289,7 @@ hlo hlo_gather(hlo_fn *f, hlo x, hlo indices, const hlo_gather_dims *d, const in
 static bool square(hlo_fn *f, const char *op, hlo x)
 {
     if (hlo_rank(f, x) >= 2 && hlo_dim(f, x, -1) == hlo_dim(f, x, -2)) return true;
-    hlo_fail(f, TPU_INVALID, "%s: expected square matrices", op);
+    hlo_fail(f, TPU_PRECONDITION, "%s: expected square matrices", op);
     return false;
 }
 
@@ -308,7 +308,7 @@ hlo hlo_triangular_solve(hlo_fn *f, hlo a, hlo b, bool left, bool lower, bool un
     bool fits = ta->dtype == tb->dtype && ta->rank == tb->rank && hlo_dim(f, a, -1) == hlo_dim(f, b, left ? -2 : -1);
     for (int d = 0; d < ta->rank - 2 && fits; d++) fits = ta->dim[d] == tb->dim[d];
     if (!fits) {
-        hlo_fail(f, TPU_INVALID, "triangular_solve: operands do not fit");
+        hlo_fail(f, TPU_PRECONDITION, "triangular_solve: operands do not fit");
         return HLO_NONE;
     }
     text *m = hlo_mid(f);
@@ -376,7 +376,7 @@ hlo hlo_fft(hlo_fn *f, hlo x, const char *kind, int n, const int64_t *lengths)
         fits = have == want;
     }
     if (!fits) {
-        hlo_fail(f, TPU_INVALID, "fft: lengths or dtype do not fit the operand");
+        hlo_fail(f, TPU_PRECONDITION, "fft: lengths or dtype do not fit the operand");
         return HLO_NONE;
     }
     if (f->target == HLO_TPU && dtype_real((tpu_dtype)t.dtype) == TPU_F64 && type_count(&t))

@@ -135,7 +135,7 @@ hlo hlo_unsqueeze(hlo_fn *f, hlo x, int dim)
     tpu_type t = hlo_type(f, x), r = t;
     if (dim < 0) dim += t.rank + 1;
     if (dim < 0 || dim > t.rank || t.rank == TYPE_MAX_RANK) {
-        hlo_fail(f, TPU_INVALID, "unsqueeze: no dimension %d", dim);
+        hlo_fail(f, TPU_PRECONDITION, "unsqueeze: no dimension %d", dim);
         return HLO_NONE;
     }
     for (int d = t.rank; d > dim; d--) r.dim[d] = t.dim[d - 1];
@@ -149,7 +149,7 @@ hlo hlo_squeeze(hlo_fn *f, hlo x, int dim)
     tpu_type t = hlo_type(f, x);
     if (dim < 0) dim += t.rank;
     if (dim < 0 || dim >= t.rank || t.dim[dim] != 1) {
-        hlo_fail(f, TPU_INVALID, "squeeze: dimension %d is not 1", dim);
+        hlo_fail(f, TPU_PRECONDITION, "squeeze: dimension %d is not 1", dim);
         return HLO_NONE;
     }
     for (int d = dim; d + 1 < t.rank; d++) t.dim[d] = t.dim[d + 1];
@@ -164,7 +164,7 @@ hlo hlo_swap(hlo_fn *f, hlo x, int a, int b)
     if (a < 0) a += rank;
     if (b < 0) b += rank;
     if (a < 0 || b < 0 || a >= rank || b >= rank) {
-        hlo_fail(f, TPU_INVALID, "transpose: no such dimension");
+        hlo_fail(f, TPU_PRECONDITION, "transpose: no such dimension");
         return HLO_NONE;
     }
     for (int d = 0; d < rank; d++) perm[d] = d == a ? b : d == b ? a : d;
@@ -178,7 +178,7 @@ hlo hlo_slice_dim(hlo_fn *f, hlo x, int dim, int64_t start, int64_t limit, int64
     int64_t lo[TYPE_MAX_RANK] = {0}, by[TYPE_MAX_RANK];
     if (dim < 0) dim += t.rank;
     if (dim < 0 || dim >= t.rank) {
-        hlo_fail(f, TPU_INVALID, "slice: no such dimension");
+        hlo_fail(f, TPU_PRECONDITION, "slice: no such dimension");
         return HLO_NONE;
     }
     for (int d = 0; d < t.rank; d++) by[d] = 1;
@@ -202,7 +202,7 @@ hlo hlo_matmul(hlo_fn *f, hlo x, hlo y, tpu_dtype out)
     if (!hlo_usable(f, "matmul", in, 2)) return HLO_NONE;
     int rank = hlo_rank(f, x);
     if (rank < 2 || hlo_rank(f, y) != rank) {
-        hlo_fail(f, TPU_INVALID, "matmul: expected two operands of one rank, 2 or more");
+        hlo_fail(f, TPU_PRECONDITION, "matmul: expected two operands of one rank, 2 or more");
         return HLO_NONE;
     }
     int64_t batch[TYPE_MAX_RANK], cx = rank - 1, cy = rank - 2;
@@ -217,7 +217,7 @@ hlo hlo_take(hlo_fn *f, hlo x, hlo indices, int dim)
     tpu_type t = hlo_type(f, x), ti = hlo_type(f, indices);
     if (dim < 0) dim += t.rank;
     if (dim < 0 || dim >= t.rank || t.rank + ti.rank - 1 > TYPE_MAX_RANK) {
-        hlo_fail(f, TPU_INVALID, "take: no such dimension");
+        hlo_fail(f, TPU_PRECONDITION, "take: no such dimension");
         return HLO_NONE;
     }
     hlo_gather_dims g = {.ncollapsed = 1, .nmap = 1, .index_vector_dim = ti.rank};

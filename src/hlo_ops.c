@@ -12,7 +12,7 @@ static bool same_shape(hlo_fn *f, const char *op, hlo x, hlo y)
     text ta = {0}, tb = {0};
     type_words(a, &ta);
     type_words(b, &tb);
-    hlo_fail(f, TPU_INVALID, "%s: operands differ in shape: %s and %s", op, ta.at ? ta.at : "?", tb.at ? tb.at : "?");
+    hlo_fail(f, TPU_PRECONDITION, "%s: operands differ in shape: %s and %s", op, ta.at ? ta.at : "?", tb.at ? tb.at : "?");
     text_free(&ta);
     text_free(&tb);
     return false;
@@ -23,7 +23,7 @@ static bool same_type(hlo_fn *f, const char *op, hlo x, hlo y)
     const tpu_type *a = hlo_type_at(f, x), *b = hlo_type_at(f, y);
     if (a == b) return true;
     if (a->dtype != b->dtype) {
-        hlo_fail(f, TPU_INVALID, "%s: operands differ in dtype: %s and %s", op, dtype_torch_name((tpu_dtype)a->dtype),
+        hlo_fail(f, TPU_PRECONDITION, "%s: operands differ in dtype: %s and %s", op, dtype_torch_name((tpu_dtype)a->dtype),
                  dtype_torch_name((tpu_dtype)b->dtype));
         return false;
     }
@@ -69,7 +69,7 @@ hlo hlo_op2(hlo_fn *f, const char *op, hlo x, hlo y)
     if (!t || strcmp(op, "complex") != 0) return hlo_emit(f, strchr(op, '.') ? NODE_GENERIC : NODE_SAME, op, in, 2, t);
     tpu_type c = type_as(*t, dtype_complex((tpu_dtype)t->dtype));
     if (t->dtype != TPU_F32 && t->dtype != TPU_F64) {
-        hlo_fail(f, TPU_INVALID, "complex: expected Float or Double, got %s", dtype_torch_name((tpu_dtype)t->dtype));
+        hlo_fail(f, TPU_PRECONDITION, "complex: expected Float or Double, got %s", dtype_torch_name((tpu_dtype)t->dtype));
         return HLO_NONE;
     }
     return hlo_emit_type(f, op, in, 2, &c);
@@ -99,7 +99,7 @@ hlo hlo_select(hlo_fn *f, hlo pred, hlo x, hlo y)
     if (!hlo_usable(f, "select", in, 3) || !same_type(f, "select", x, y)) return HLO_NONE;
     const tpu_type *p = hlo_type_at(f, pred), *t = joined(f, hlo_type_at(f, x), hlo_type_at(f, y));
     if (p->dtype != TPU_BOOL) {
-        hlo_fail(f, TPU_INVALID, "select: expected a Bool predicate, got %s", dtype_torch_name((tpu_dtype)p->dtype));
+        hlo_fail(f, TPU_PRECONDITION, "select: expected a Bool predicate, got %s", dtype_torch_name((tpu_dtype)p->dtype));
         return HLO_NONE;
     }
     if (!t || (p->rank && !same_shape(f, "select", pred, x))) return HLO_NONE;
@@ -113,7 +113,7 @@ hlo hlo_clamp(hlo_fn *f, hlo lo, hlo x, hlo hi)
     if (!hlo_usable(f, "clamp", in, 3)) return HLO_NONE;
     const tpu_type *t = hlo_type_at(f, x), *l = hlo_type_at(f, lo), *h = hlo_type_at(f, hi);
     if (l->dtype != t->dtype || h->dtype != t->dtype) {
-        hlo_fail(f, TPU_INVALID, "clamp: operands differ in dtype");
+        hlo_fail(f, TPU_PRECONDITION, "clamp: operands differ in dtype");
         return HLO_NONE;
     }
     if ((l->rank && !same_shape(f, "clamp", lo, x)) || (h->rank && !same_shape(f, "clamp", hi, x))) return HLO_NONE;
@@ -215,7 +215,7 @@ hlo hlo_bitcast(hlo_fn *f, hlo x, tpu_dtype t)
     int64_t ws = (int64_t)dtype_size(from), wt = (int64_t)dtype_size(t), group = ws > wt ? ws : wt;
     if (wt > ws) {
         if (!lead.rank || lead.dim[lead.rank - 1] * ws != wt) {
-            hlo_fail(f, TPU_INVALID, "bitcast: the last dim must hold one %s", dtype_torch_name(t));
+            hlo_fail(f, TPU_PRECONDITION, "bitcast: the last dim must hold one %s", dtype_torch_name(t));
             return HLO_NONE;
         }
         lead.dim[--lead.rank] = 0;
@@ -263,7 +263,7 @@ hlo hlo_broadcast_in_dim(hlo_fn *f, hlo x, tpu_type t, const int64_t *dims)
     for (int d = 0; d < from->rank; d++) {
         if (dims[d] < 0 || dims[d] >= t.rank || (from->dim[d] != 1 && from->dim[d] != t.dim[dims[d]]) ||
             (d && dims[d] <= dims[d - 1])) {
-            hlo_fail(f, TPU_INVALID, "broadcast_in_dim: dim %d does not fit", d);
+            hlo_fail(f, TPU_PRECONDITION, "broadcast_in_dim: dim %d does not fit", d);
             return HLO_NONE;
         }
         same = same && dims[d] == d && from->dim[d] == t.dim[d];
@@ -285,7 +285,7 @@ hlo hlo_reshape(hlo_fn *f, hlo x, int rank, const int64_t *dims)
         text a = {0}, b = {0};
         type_words(from, &a);
         type_words(&t, &b);
-        hlo_fail(f, TPU_INVALID, "reshape: %s does not fit %s", a.at ? a.at : "?", b.at ? b.at : "?");
+        hlo_fail(f, TPU_PRECONDITION, "reshape: %s does not fit %s", a.at ? a.at : "?", b.at ? b.at : "?");
         text_free(&a);
         text_free(&b);
         return HLO_NONE;
@@ -313,7 +313,7 @@ hlo hlo_transpose(hlo_fn *f, hlo x, const int64_t *perm)
     uint32_t seen = 0;
     for (int d = 0; d < from->rank; d++) {
         if (perm[d] < 0 || perm[d] >= from->rank || (seen >> perm[d] & 1)) {
-            hlo_fail(f, TPU_INVALID, "transpose: not a permutation");
+            hlo_fail(f, TPU_PRECONDITION, "transpose: not a permutation");
             return HLO_NONE;
         }
         seen |= 1u << perm[d];
@@ -362,7 +362,7 @@ hlo hlo_pad(hlo_fn *f, hlo x, hlo value, const int64_t *lo, const int64_t *hi, c
     if (!hlo_usable(f, "pad", in, 2)) return HLO_NONE;
     tpu_type t = *hlo_type_at(f, x), v = *hlo_type_at(f, value);
     if (v.rank != 0 || v.dtype != t.dtype) {
-        hlo_fail(f, TPU_INVALID, "pad: the value must be a scalar of the operand's dtype");
+        hlo_fail(f, TPU_PRECONDITION, "pad: the value must be a scalar of the operand's dtype");
         return HLO_NONE;
     }
     int64_t zeros[TYPE_MAX_RANK] = {0};
@@ -375,7 +375,7 @@ hlo hlo_pad(hlo_fn *f, hlo x, hlo value, const int64_t *lo, const int64_t *hi, c
         t.dim[d] = n + lo[d] + hi[d] + (n > 1 ? (n - 1) * interior[d] : 0);
         t.bounded &= (uint16_t)~(1u << d);
         if (t.dim[d] < 0 || interior[d] < 0) {
-            hlo_fail(f, TPU_INVALID, "pad: dimension %d would have %lld elements", d, (long long)t.dim[d]);
+            hlo_fail(f, TPU_PRECONDITION, "pad: dimension %d would have %lld elements", d, (long long)t.dim[d]);
             return HLO_NONE;
         }
     }
@@ -392,7 +392,7 @@ hlo hlo_concat(hlo_fn *f, const hlo *xs, int n, int dim)
 {
     if (!hlo_usable(f, "concatenate", xs, n)) return HLO_NONE;
     if (n < 1 || dim < 0 || dim >= hlo_rank(f, xs[0])) {
-        hlo_fail(f, TPU_INVALID, "concatenate: no dimension %d", dim);
+        hlo_fail(f, TPU_PRECONDITION, "concatenate: no dimension %d", dim);
         return HLO_NONE;
     }
     tpu_type t = *hlo_type_at(f, xs[0]);
@@ -401,7 +401,7 @@ hlo hlo_concat(hlo_fn *f, const hlo *xs, int n, int dim)
         int64_t more = a.dim[dim];
         a.dim[dim] = t.dim[dim];
         if (a.dtype != t.dtype || !type_same_shape(&a, &t)) {
-            hlo_fail(f, TPU_INVALID, "concatenate: operand %d differs in dtype or in another dimension", i);
+            hlo_fail(f, TPU_PRECONDITION, "concatenate: operand %d differs in dtype or in another dimension", i);
             return HLO_NONE;
         }
         t.dim[dim] += more;
@@ -438,7 +438,7 @@ static bool starts_fit(hlo_fn *f, const char *op, const hlo *starts, int rank)
         if (hlo_rank(f, starts[d]) == 0 && dtype_is_int(hlo_dtype(f, starts[d])) &&
             hlo_dtype(f, starts[d]) == hlo_dtype(f, starts[0]))
             continue;
-        hlo_fail(f, TPU_INVALID, "%s: starts must be integer scalars of one dtype", op);
+        hlo_fail(f, TPU_PRECONDITION, "%s: starts must be integer scalars of one dtype", op);
         return false;
     }
     return true;
@@ -475,7 +475,7 @@ hlo hlo_dynamic_update_slice(hlo_fn *f, hlo x, hlo update, const hlo *starts)
     bool fits = t->dtype == u->dtype && t->rank == u->rank;
     for (int d = 0; d < t->rank && fits; d++) fits = u->dim[d] <= t->dim[d];
     if (!fits) {
-        hlo_fail(f, TPU_INVALID, "dynamic_update_slice: the update does not fit the operand");
+        hlo_fail(f, TPU_PRECONDITION, "dynamic_update_slice: the update does not fit the operand");
         return HLO_NONE;
     }
     if (!t->rank) return update;

@@ -101,7 +101,7 @@ hlo hlo_argmax(hlo_fn *f, hlo x, int dim, bool least)
     if (!hlo_usable(f, "argmax", &x, 1)) return HLO_NONE;
     const tpu_type *t = hlo_type_at(f, x);
     if (dim < 0 || dim >= t->rank || dtype_is_complex((tpu_dtype)t->dtype)) {
-        hlo_fail(f, TPU_INVALID, "argmax: no dimension %d, or a complex operand", dim);
+        hlo_fail(f, TPU_PRECONDITION, "argmax: no dimension %d, or a complex operand", dim);
         return HLO_NONE;
     }
     tpu_dtype d = (tpu_dtype)t->dtype;
@@ -189,7 +189,7 @@ void hlo_argmax_window(hlo_fn *f, hlo x, hlo index, const hlo_window *w, hlo *ou
     tpu_dtype d = (tpu_dtype)types[0].dtype, di = (tpu_dtype)types[1].dtype;
     hlo_window full = window_filled(w, types[0].rank);
     if (!types[0].rank || !type_same_shape(&types[0], &types[1]) || !dtype_is_int(di) || dtype_is_complex(d)) {
-        hlo_fail(f, TPU_INVALID, "argmax_window: expected real numbers and an integer index of one shape");
+        hlo_fail(f, TPU_PRECONDITION, "argmax_window: expected real numbers and an integer index of one shape");
         return;
     }
     for (int i = 0; i < types[0].rank; i++)
@@ -303,7 +303,7 @@ hlo hlo_select_and_scatter(hlo_fn *f, hlo x, hlo source, const hlo_window *w)
     for (int i = 0; i < t.rank && fits; i++)
         fits = full.dilation[i] == 1 && full.base_dilation[i] == 1 && window_count(&full, i, t.dim[i]) == s.dim[i];
     if (!fits) {
-        hlo_fail(f, TPU_INVALID, "select_and_scatter: the source does not fit the windows");
+        hlo_fail(f, TPU_PRECONDITION, "select_and_scatter: the source does not fit the windows");
         return HLO_NONE;
     }
     if (type_count(&s) == 0) return hlo_zeros(f, t);
@@ -321,7 +321,7 @@ hlo hlo_cumulative(hlo_fn *f, const char *op, hlo x, int dim, bool reverse)
     if (!hlo_usable(f, "cumulative", &x, 1)) return HLO_NONE;
     const tpu_type *t = hlo_type_at(f, x);
     if (dim < 0 || dim >= t->rank) {
-        hlo_fail(f, TPU_INVALID, "cumulative: no dimension %d", dim);
+        hlo_fail(f, TPU_PRECONDITION, "cumulative: no dimension %d", dim);
         return HLO_NONE;
     }
     hlo_window w = {0};
@@ -346,7 +346,7 @@ hlo hlo_scatter(hlo_fn *f, const char *op, hlo x, hlo indices, hlo updates, cons
     if (!hlo_usable(f, "scatter", in, 3)) return HLO_NONE;
     const tpu_type *t = hlo_type_at(f, x);
     if (!scatter_fits(t, hlo_type_at(f, indices), hlo_type_at(f, updates), d)) {
-        hlo_fail(f, TPU_INVALID, "scatter: dimension numbers do not fit the operands");
+        hlo_fail(f, TPU_PRECONDITION, "scatter: dimension numbers do not fit the operands");
         return HLO_NONE;
     }
     text *m = hlo_mid(f);
@@ -380,11 +380,11 @@ static void sort(hlo_fn *f, const hlo *xs, int n, int dim, bool descending, hlo 
         types[2 * n + i] = *hlo_type_at(f, xs[i]);
         types[2 * i] = types[2 * i + 1] = type_scalar(hlo_dtype(f, xs[i]));
         if (type_same_shape(hlo_type_at(f, xs[i]), hlo_type_at(f, xs[0]))) continue;
-        hlo_fail(f, TPU_INVALID, "sort: operand %d has another shape", i);
+        hlo_fail(f, TPU_PRECONDITION, "sort: operand %d has another shape", i);
         return;
     }
     if (dim < 0 || dim >= hlo_rank(f, xs[0]) || dtype_is_complex(hlo_dtype(f, xs[0]))) {
-        hlo_fail(f, TPU_INVALID, "sort: no dimension %d, or a complex key", dim);
+        hlo_fail(f, TPU_PRECONDITION, "sort: no dimension %d, or a complex key", dim);
         return;
     }
     hlo_region_begin(f, types, 2 * n, true, args);
@@ -444,7 +444,7 @@ static bool same_types(hlo_fn *f, const char *op, const hlo *xs, const tpu_type 
     for (int i = 0; i < n; i++) {
         const tpu_type *t = hlo_type_at(f, xs[i]);
         if (t->dtype == want[i].dtype && type_same_shape(t, &want[i])) continue;
-        hlo_fail(f, TPU_INVALID, "%s: value %d has another type than it began with", op, i);
+        hlo_fail(f, TPU_PRECONDITION, "%s: value %d has another type than it began with", op, i);
         return false;
     }
     return true;
@@ -462,7 +462,7 @@ void hlo_while_body(hlo_fn *f, hlo condition, hlo *args)
     hlo_open *o = open_top(f, "while", false);
     if (!o) return;
     if (hlo_usable(f, "while", &condition, 1) && (hlo_dtype(f, condition) != TPU_BOOL || hlo_rank(f, condition) != 0))
-        hlo_fail(f, TPU_INVALID, "while: the condition must be a Bool scalar");
+        hlo_fail(f, TPU_PRECONDITION, "while: the condition must be a Bool scalar");
     o->condition = hlo_region_end(f, &condition, 1);
     if (o->condition >= 0) begin_with(f, o, args);
     none_if_failed(f, args, o->nin);
@@ -492,7 +492,7 @@ void hlo_if_begin(hlo_fn *f, hlo pred)
 {
     if (!hlo_usable(f, "if", &pred, 1)) return;
     if (hlo_dtype(f, pred) != TPU_BOOL || hlo_rank(f, pred) != 0) {
-        hlo_fail(f, TPU_INVALID, "if: the predicate must be a Bool scalar");
+        hlo_fail(f, TPU_PRECONDITION, "if: the predicate must be a Bool scalar");
         return;
     }
     if (open_new(f, "if", &pred, 1)) hlo_region_begin(f, NULL, 0, false, NULL);
@@ -514,7 +514,7 @@ static void if_end(hlo_fn *f, const hlo *results, int n, hlo *out)
     tpu_type *types = hlo_arena(f, (size_t)(n ? n : 1) * sizeof *types);
     if (!types) return;
     for (int i = 0; i < n && i < then->nresults; i++) types[i] = *f->values[then->results[i]].type;
-    if (then->nresults != n) hlo_fail(f, TPU_INVALID, "if: its branches give %d and %d values", then->nresults, n);
+    if (then->nresults != n) hlo_fail(f, TPU_PRECONDITION, "if: its branches give %d and %d values", then->nresults, n);
     if (f->error || !same_types(f, "if", results, types, n)) return;
     hlo pred = {o->in[0]};
     int region[2] = {o->condition, hlo_region_end(f, results, n)};

@@ -226,9 +226,9 @@ void Row::resize_outs(const call_arg* args, Stack& s, size_t begin, Args& a) con
   }
 }
 
-// ---- failure: PyTorch's own words where its Meta kernel has them ----
+// ---- failure: a lowering speaks in PyTorch's words; where only the builder balked, the op's Meta kernel is asked for them ----
 void Row::explain(tpu_error* take_e, const Stack& s, size_t begin) const {
-  if (tpu_error_code(take_e) != TPU_INVALID && tpu_error_code(take_e) != TPU_OUT_OF_RANGE) raise(take_e);
+  if (tpu_error_code(take_e) != TPU_PRECONDITION) raise(take_e);
   Stack meta(s.begin() + static_cast<int64_t>(begin), s.end());
   try {
     to_meta(meta);
