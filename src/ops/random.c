@@ -1,256 +1,180 @@
-/* random.c - draws.
+/* random.c - rows that draw.  An in-place row (normal_) writes its argument, a functional one (uniform) returns.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "rng.h"
+#include <string.h>
 
-/* ---- Philox 4x32-10 ---- */
-static hlo u32(hlo_fn *f, tpu_type shape, uint32_t v) { return hlo_const_i(f, type_as(shape, TPU_U32), (int64_t)v); }
+#include "ops/arith.h"
+#include "ops/rng.h"
 
-/* High and low half of x * m, in 64 bits. */
-static void wide_mul(hlo_fn *f, hlo x, uint32_t m, hlo *hi, hlo *lo)
-{
-    hlo w = hlo_convert(f, x, TPU_U64);
-    hlo p = hlo_op2(f, "multiply", w, hlo_like_i(f, w, (int64_t)m));
-    *lo = hlo_convert(f, hlo_op2(f, "and", p, hlo_like_i(f, p, 0xffffffffll)), TPU_U32);
-    *hi = hlo_convert(f, hlo_op2(f, "shift_right_logical", p, hlo_like_i(f, p, 32)), TPU_U32);
-}
-
-static void philox(hlo_fn *f, hlo ctr[4], hlo key0, hlo key1)
-{
-    for (int round = 0; round < 10; round++) {
-        hlo h0, l0, h1, l1;
-        wide_mul(f, ctr[0], 0xD2511F53u, &h0, &l0);
-        wide_mul(f, ctr[2], 0xCD9E8D57u, &h1, &l1);
-        hlo n0 = hlo_op2(f, "xor", hlo_op2(f, "xor", h1, ctr[1]), key0), n2 = hlo_op2(f, "xor", hlo_op2(f, "xor", h0, ctr[3]), key1);
-        ctr[1] = l1;
-        ctr[3] = l0;
-        ctr[0] = n0;
-        ctr[2] = n2;
-        key0 = hlo_op2(f, "add", key0, hlo_like_i(f, key0, (int64_t)0x9E3779B9u));
-        key1 = hlo_op2(f, "add", key1, hlo_like_i(f, key1, (int64_t)0xBB67AE85u));
-    }
-}
-
-static hlo low32(hlo_fn *f, hlo x64) { return hlo_convert(f, hlo_op2(f, "and", x64, hlo_like_i(f, x64, 0xffffffffll)), TPU_U32); }
-
-static hlo high32(hlo_fn *f, hlo x64)
-{
-    return low32(f, hlo_op2(f, "shift_right_logical", x64, hlo_like_i(f, x64, 32)));
-}
-
-/* n words: blocks of four, laid side by side.  The host counts offsets in multiples of four. */
-static hlo words(op_ctx *c, int64_t n)
-{
-    hlo_fn *f = op_fn(c);
-    int64_t blocks = (n + 3) / 4;
-    hlo seed, offset;
-    op_seed(c, blocks * 4, &seed, &offset);
-    tpu_type t = type_make(TPU_I64, 1, &blocks);
-    hlo first = hlo_op2(f, "divide", offset, hlo_like_i(f, offset, 4));
-    hlo at = hlo_op2(f, "add", hlo_broadcast_to(f, first, t), hlo_iota(f, t, 0));
-    hlo ctr[4] = {low32(f, at), high32(f, at), u32(f, t, 0), u32(f, t, 0)};
-    philox(f, ctr, hlo_broadcast_to(f, low32(f, seed), type_as(t, TPU_U32)), hlo_broadcast_to(f, high32(f, seed), type_as(t, TPU_U32)));
-    for (int i = 0; i < 4; i++) ctr[i] = hlo_unsqueeze(f, ctr[i], 1);
-    hlo all = hlo_flatten(f, hlo_concat(f, ctr, 4, 1));
-    return n == blocks * 4 ? all : hlo_slice_dim(f, all, 0, 0, n, 1);
-}
-
-hlo rng_bits(op_ctx *c, tpu_type shape)
-{
-    hlo_fn *f = op_fn(c);
-    int64_t n = type_count(&shape);
-    if (n == 0) return hlo_zeros(f, type_as(shape, TPU_U32));
-    return hlo_reshape(f, words(c, n), shape.rank, shape.dim);
-}
-
-hlo rng_bits64(op_ctx *c, tpu_type shape)
-{
-    hlo_fn *f = op_fn(c);
-    int64_t n = type_count(&shape);
-    if (n == 0) return hlo_zeros(f, type_as(shape, TPU_U64));
-    hlo w = hlo_convert(f, hlo_reshape(f, words(c, 2 * n), 2, (int64_t[]){n, 2}), TPU_U64);
-    hlo hi = hlo_reshape(f, hlo_slice_dim(f, w, 1, 0, 1, 1), shape.rank, shape.dim);
-    hlo lo = hlo_reshape(f, hlo_slice_dim(f, w, 1, 1, 2, 1), shape.rank, shape.dim);
-    return hlo_op2(f, "or", hlo_op2(f, "shift_left", hi, hlo_like_i(f, hi, 32)), lo);
-}
-
-hlo rng_uniform(op_ctx *c, tpu_type t)
-{
-    hlo_fn *f = op_fn(c);
-    if (t.dtype == TPU_F64) {
-        hlo b = rng_bits64(c, t);
-        b = hlo_convert(f, hlo_op2(f, "shift_right_logical", b, hlo_like_i(f, b, 11)), TPU_F64);
-        return hlo_op2(f, "multiply", b, hlo_like_f(f, b, 1.0 / 9007199254740992.0));
-    }
-    hlo b = rng_bits(c, t);
-    b = hlo_convert(f, hlo_op2(f, "shift_right_logical", b, hlo_like_i(f, b, 8)), TPU_F32);
-    return hlo_op2(f, "multiply", b, hlo_like_f(f, b, 1.0 / 16777216.0));
-}
-
-/* Box-Muller, both halves used: two uniforms give two normals. */
-hlo rng_normal(op_ctx *c, tpu_type t)
-{
-    hlo_fn *f = op_fn(c);
-    int64_t n = type_count(&t), half = (n + 1) / 2;
-    if (n == 0) return hlo_zeros(f, t);
-    tpu_type pair = type_make((tpu_dtype)t.dtype, 2, (int64_t[]){2, half});
-    hlo u = rng_uniform(c, pair), one = hlo_const_f(f, type_make((tpu_dtype)t.dtype, 1, &half), 1);
-    hlo a = hlo_reshape(f, hlo_slice_dim(f, u, 0, 0, 1, 1), 1, &half), b = hlo_reshape(f, hlo_slice_dim(f, u, 0, 1, 2, 1), 1, &half);
-    hlo r = hlo_op1(f, "sqrt", hlo_op2(f, "multiply", hlo_like_f(f, a, -2), hlo_op1(f, "log", hlo_op2(f, "subtract", one, a))));
-    hlo angle = hlo_op2(f, "multiply", b, hlo_like_f(f, b, 6.283185307179586476925));
-    hlo both[2] = {hlo_op2(f, "multiply", r, hlo_op1(f, "cosine", angle)), hlo_op2(f, "multiply", r, hlo_op1(f, "sine", angle))};
-    hlo all = hlo_concat(f, both, 2, 0);
-    if (n != 2 * half) all = hlo_slice_dim(f, all, 0, 0, n, 1);
-    return hlo_reshape(f, all, t.rank, t.dim);
-}
-
-/* ---- rows ---- */
+/* bfloat16, float16 and integers draw in float32. */
 static tpu_type drawn(hlo_fn *f, hlo x)
 {
-    tpu_type t = hlo_type(f, x);
-    return type_as(t, t.dtype == TPU_F64 || t.dtype == TPU_C128 ? TPU_F64 : TPU_F32);
+    tpu_dtype t = dtype_real(hlo_dtype(f, x));
+    return type_as(hlo_type(f, x), t == TPU_F64 ? TPU_F64 : TPU_F32);
 }
 
-static hlo scaled(op_ctx *c, hlo x, int mul, int add)
+static bool in_place(op_ctx *c)
 {
-    hlo_fn *f = op_fn(c);
-    tpu_type t = hlo_type(f, x);
-    x = hlo_op2(f, "multiply", x, hlo_broadcast_to(f, op_scalar(c, mul, (tpu_dtype)t.dtype), t));
-    return hlo_op2(f, "add", x, hlo_broadcast_to(f, op_scalar(c, add, (tpu_dtype)t.dtype), t));
+    const char *name = op_row_of(c)->name, *dot = strchr(name, '.');
+    return name[(dot ? (size_t)(dot - name) : strlen(name)) - 1] == '_';
 }
 
-static void write_self(op_ctx *c, hlo x) { op_write(c, 0, hlo_convert(op_fn(c), x, hlo_dtype(op_fn(c), op_in(c, 0)))); }
+static void give(op_ctx *c, hlo x)
+{
+    x = hlo_convert(op_fn(c), x, arg_dtype(c, 0));
+    if (in_place(c)) op_write(c, 0, x);
+    else op_out(c, x);
+}
 
-/* normal_(self, mean, std, generator): complex draws its halves with variance 1/2 */
+/* mean + std * x, both of them scalars or of x's shape */
+static hlo located(hlo_fn *f, hlo x, hlo mean, hlo std)
+{
+    tpu_type t = hlo_type(f, x);
+    return plus(f, times(f, x, hlo_broadcast_to(f, std, t)), hlo_broadcast_to(f, mean, t));
+}
+
+/* normal_(self, mean, std): the halves of a complex number have half the variance each */
 static void normal(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    hlo self = op_in(c, 0);
-    tpu_type t = drawn(f, self);
-    if (!dtype_is_complex(hlo_dtype(f, self))) {
-        write_self(c, scaled(c, rng_normal(c, t), 2, 1));
-        return;
-    }
-    hlo s = hlo_broadcast_to(f, op_scalar(c, 2, (tpu_dtype)t.dtype), t), h = hlo_const_f(f, t, 0.70710678118654752440);
-    s = hlo_op2(f, "multiply", s, h);
-    hlo re = hlo_op2(f, "multiply", rng_normal(c, t), s), im = hlo_op2(f, "multiply", rng_normal(c, t), s);
-    re = hlo_op2(f, "add", re, hlo_broadcast_to(f, op_scalar(c, 1, (tpu_dtype)t.dtype), t));
-    write_self(c, hlo_op2(f, "complex", re, im));
-}
-
-/* uniform_(self, from, to, generator): [from, to) even after rounding */
-static void uniform(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    hlo self = op_in(c, 0);
-    tpu_type t = drawn(f, self);
-    tpu_dtype m = (tpu_dtype)t.dtype, own = hlo_dtype(f, self);
-    hlo from = op_scalar(c, 1, m), to = op_scalar(c, 2, m), span = hlo_op2(f, "subtract", to, from);
-    hlo u = rng_uniform(c, t);
-    hlo x = hlo_op2(f, "add", hlo_op2(f, "multiply", u, hlo_broadcast_to(f, span, t)), hlo_broadcast_to(f, from, t));
-    x = hlo_convert(f, x, own);
-    hlo end = hlo_broadcast_to(f, hlo_convert(f, to, own), hlo_type(f, x)), start = hlo_broadcast_to(f, hlo_convert(f, from, own), hlo_type(f, x));
-    op_write(c, 0, hlo_select(f, hlo_compare(f, "EQ", x, end), start, x));
-}
-
-/* An integer in [low, low + range) from 64 random bits. */
-static hlo integers(op_ctx *c, tpu_type shape, hlo low, hlo range)
-{
-    hlo_fn *f = op_fn(c);
-    hlo b = rng_bits64(c, shape), r = hlo_broadcast_to(f, hlo_convert(f, range, TPU_U64), hlo_type(f, b));
-    hlo v = hlo_convert(f, hlo_op2(f, "remainder", b, r), TPU_I64);
-    return hlo_op2(f, "add", v, hlo_broadcast_to(f, low, hlo_type(f, v)));
-}
-
-static double highest_integer(tpu_dtype t)
-{
-    switch (t) {
-    case TPU_BOOL: return 1;
-    case TPU_U8: return 255;
-    case TPU_I8: return 127;
-    case TPU_I16: return 32767;
-    case TPU_U16: return 65535;
-    case TPU_I32: return 2147483647.0;
-    case TPU_U32: return 4294967295.0;
-    case TPU_F16: return 2048;
-    case TPU_BF16: return 256;
-    case TPU_F32: return 16777216.0;
-    default: return 9007199254740992.0;
-    }
-}
-
-/* random_(self), random_.to(self, to), random_.from(self, from, to?) */
-static void random_int(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    hlo self = op_in(c, 0), low = hlo_const_i(f, type_scalar(TPU_I64), 0), range;
-    tpu_dtype t = hlo_dtype(f, self);
-    double top = highest_integer(t);
-    if (t == TPU_I64) range = hlo_const_i(f, type_scalar(TPU_I64), INT64_MAX);
-    else range = hlo_const_i(f, type_scalar(TPU_I64), (int64_t)top + 1);
-    const char *w = op_row_of(c)->word;
-    if (w[0] == 't') range = op_scalar(c, 1, TPU_I64);
-    if (w[0] == 'f') {
-        low = op_scalar(c, 1, TPU_I64);
-        if (op_has(c, 2)) range = hlo_op2(f, "subtract", op_scalar(c, 2, TPU_I64), low);
-        else range = hlo_op2(f, "subtract", range, low);
-    }
-    write_self(c, integers(c, hlo_type(f, self), low, range));
-}
-
-static hlo below(op_ctx *c, tpu_type t, hlo p)
-{
-    hlo_fn *f = op_fn(c);
-    return hlo_compare(f, "LT", rng_uniform(c, t), p);
-}
-
-/* bernoulli_.float(self, p), bernoulli.p(self, p), bernoulli_.Tensor(self, p), bernoulli(self): self is p */
-static void bernoulli(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    const char *w = op_row_of(c)->word;
-    hlo self = op_in(c, 0);
-    tpu_type t = type_as(hlo_type(f, self), hlo_dtype(f, self) == TPU_F64 ? TPU_F64 : TPU_F32);
-    hlo p = w[0] == 's' ? self : op_in_as(c, 1, (tpu_dtype)t.dtype);
-    hlo r = below(c, t, hlo_broadcast_to(f, hlo_convert(f, p, (tpu_dtype)t.dtype), t));
-    if (w[1] == '_') write_self(c, hlo_convert(f, r, hlo_dtype(f, self)));
-    else op_out_as(c, r, hlo_dtype(f, self));
-}
-
-/* exponential_(lambd), geometric_(p), cauchy_(median, sigma), log_normal_(mean, std) */
-static void other_law(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
     tpu_type t = drawn(f, op_in(c, 0));
     tpu_dtype m = (tpu_dtype)t.dtype;
-    char law = op_row_of(c)->word[0];
-    if (law == 'n') {
-        write_self(c, hlo_op1(f, "exponential", scaled(c, rng_normal(c, t), 2, 1)));
+    hlo mean = op_scalar(c, 1, m), std = op_scalar(c, 2, m);
+    if (!dtype_is_complex(arg_dtype(c, 0))) {
+        give(c, located(f, rng_normal(c, t), mean, std));
         return;
     }
-    hlo u = rng_uniform(c, t), one = hlo_like_f(f, u, 1), a = hlo_broadcast_to(f, op_scalar(c, 1, m), t);
-    hlo e = hlo_op1(f, "negate", hlo_op1(f, "log", hlo_op2(f, "subtract", one, u)));
-    if (law == 'e') write_self(c, hlo_op2(f, "divide", e, a));
-    if (law == 'g') {
-        hlo k = hlo_op2(f, "divide", e, hlo_op1(f, "negate", hlo_op1(f, "log_plus_one", hlo_op1(f, "negate", a))));
-        write_self(c, hlo_max(f, hlo_op1(f, "ceil", k), one));
-    }
-    if (law == 'c') {
-        hlo angle = hlo_op2(f, "multiply", hlo_op2(f, "subtract", u, hlo_like_f(f, u, 0.5)), hlo_like_f(f, u, 3.14159265358979323846));
-        hlo s = hlo_broadcast_to(f, op_scalar(c, 2, m), t);
-        write_self(c, hlo_op2(f, "add", a, hlo_op2(f, "multiply", s, hlo_op1(f, "tan", angle))));
-    }
+    hlo w[4], im;
+    rng_draw d = rng_begin(c, t);
+    rng_words(f, &d, HLO_NONE, w);
+    hlo re = rng_gauss(f, w, m, &im);
+    std = times_k(f, std, 0.70710678118654752440);
+    give(c, hlo_op2(f, "complex", located(f, re, mean, std), times(f, im, hlo_broadcast_to(f, std, t))));
+}
+
+static void log_normal(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    tpu_type t = drawn(f, op_in(c, 0));
+    tpu_dtype m = (tpu_dtype)t.dtype;
+    give(c, exponential(f, located(f, rng_normal(c, t), op_scalar(c, 1, m), op_scalar(c, 2, m))));
 }
 
 /* normal.Tensor_float(mean, std), .float_Tensor, .Tensor_Tensor */
 static void normal_of(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    tpu_dtype own = op_promote2(c, 0, 1);
-    if (!dtype_is_float(own)) own = TPU_F32;
-    tpu_dtype m = own == TPU_F64 ? TPU_F64 : TPU_F32;
+    const char *w = op_row_of(c)->word;
+    tpu_dtype own = arg_dtype(c, w[0] == 'm' ? 0 : 1);
+    tpu_dtype m = dtype_real(own) == TPU_F64 ? TPU_F64 : TPU_F32;
     hlo mean = op_in_as(c, 0, m), std = op_in_as(c, 1, m);
     hlo_broadcast2(f, &mean, &std);
-    op_out_as(c, hlo_op2(f, "add", mean, hlo_op2(f, "multiply", std, rng_normal(c, hlo_type(f, mean)))), own);
+    op_out_as(c, located(f, rng_normal(c, hlo_type(f, mean)), mean, std), dtype_is_float(own) ? own : TPU_F32);
+}
+
+/* uniform_(self, from, to): never `to`, also after rounding to the argument's dtype */
+static void uniform(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    hlo self = op_in(c, 0);
+    tpu_type t = drawn(f, self);
+    tpu_dtype m = (tpu_dtype)t.dtype, own = hlo_dtype(f, self);
+    hlo u = rng_uniform(c, t);
+    if (op_is_default(c, 1) && op_is_default(c, 2)) {
+        if (own != m) {                                 /* as many bits as the dtype holds, so that none rounds to 1 */
+            double steps = own == TPU_BF16 ? 256 : own == TPU_F16 ? 2048 : 16777216.0;
+            u = times_k(f, hlo_op1(f, "floor", times_k(f, u, steps)), 1 / steps);
+        }
+        give(c, u);
+        return;
+    }
+    hlo from = op_scalar(c, 1, m), to = op_scalar(c, 2, m);
+    hlo x = hlo_convert(f, located(f, u, from, minus(f, to, from)), own);
+    hlo start = hlo_broadcast_to(f, hlo_convert(f, from, own), hlo_type(f, x));
+    hlo end = hlo_broadcast_to(f, hlo_convert(f, to, own), hlo_type(f, x));
+    give(c, hlo_select(f, hlo_compare(f, "EQ", x, end), start, x));
+}
+
+/* ---- integers ---- */
+/* The greatest integer of random_: the dtype's own, or the last before floats skip one. */
+static int64_t greatest(tpu_dtype t)
+{
+    switch (t) {
+    case TPU_BOOL: return 1;
+    case TPU_F16: return 1 << 11;
+    case TPU_BF16: return 1 << 8;
+    case TPU_F32: return 1 << 24;
+    case TPU_F64: return 1ll << 53;
+    default: break;
+    }
+    int bits = 8 * (int)dtype_size(t) - (dtype_is_unsigned(t) ? 0 : 1);
+    return bits >= 63 ? INT64_MAX : (1ll << bits) - 1;
+}
+
+static int64_t least(tpu_dtype t)
+{
+    if (t == TPU_BOOL || dtype_is_unsigned(t)) return 0;
+    return dtype_is_int(t) ? -greatest(t) - 1 : -greatest(t);
+}
+
+/* random_(self), random_.to(self, to), random_.from(self, from, to?) */
+static void random_int(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    tpu_dtype t = arg_dtype(c, 0);
+    if (dtype_is_complex(t)) {
+        refuse(c);
+        return;
+    }
+    const char *w = op_row_of(c)->word;
+    int64_t from = w[0] == 'f' ? op_int(c, 1) : 0, top = greatest(t);
+    bool bounded = w[0] == 't' || (w[0] == 'f' && op_has(c, 2));
+    if (bounded) {
+        int64_t to = op_int(c, w[0] == 't' ? 1 : 2);
+        if (from >= to) {
+            op_fail(c, TPU_INVALID, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld", (long long)from,
+                    (long long)to);
+            return;
+        }
+        if (from < least(t) || to - 1 > top) {
+            op_fail(c, TPU_INVALID, "%s is out of bounds for %s", from < least(t) ? "from" : "to - 1", dtype_torch_name(t));
+            return;
+        }
+        top = to - 1;
+    }
+    hlo x = rng_below(c, hlo_type(f, op_in(c, 0)), (uint64_t)top - (uint64_t)from + 1);
+    if (from) x = plus(f, x, hlo_like_i(f, x, from));
+    give(c, x);
+}
+
+static hlo permutation(op_ctx *c, int64_t n)
+{
+    hlo_fn *f = op_fn(c);
+    tpu_type t = type_make(TPU_I64, 1, &n);
+    /* 64-bit keys: equal ones, which would keep their order, do not happen */
+    hlo pair[2] = {rng_bits64(c, t), hlo_iota(f, type_as(t, n < INT32_MAX ? TPU_I32 : TPU_I64), 0)};
+    if (n > 1) hlo_sort(f, pair, 2, 0, false, pair);
+    return pair[1];
+}
+
+/* randperm(n, dtype), randperm.generator(n, generator, dtype) */
+static void randperm(op_ctx *c)
+{
+    if (op_int(c, 0) < 0) op_fail(c, TPU_INVALID, "n must be non-negative, got %lld", (long long)op_int(c, 0));
+    else op_out_as(c, permutation(c, op_int(c, 0)), op_dtype(c, op_row_of(c)->word ? 2 : 1, TPU_I64));
+}
+
+/* ---- coins ---- */
+/* bernoulli(self), bernoulli.p(self, p), bernoulli.Tensor(self, p), bernoulli_.float */
+static void bernoulli(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    hlo self = op_in(c, 0);
+    bool own = op_row_of(c)->word != NULL;
+    hlo given = own ? self : op_in(c, 1);
+    tpu_dtype m = hlo_ok(given) && hlo_dtype(f, given) == TPU_F64 ? TPU_F64 : TPU_F32;
+    tpu_type t = type_as(hlo_type(f, self), m);
+    hlo p = own ? hlo_convert(f, self, m) : op_in_as(c, 1, m);
+    give(c, hlo_compare(f, "LT", rng_uniform(c, t), hlo_broadcast_to(f, p, t)));
 }
 
 /* native_dropout(input, p, train?) -> (output, mask) */
@@ -264,12 +188,14 @@ static void dropout(op_ctx *c)
         op_out(c, hlo_const_i(f, type_as(t, TPU_BOOL), 1));
         return;
     }
-    tpu_type draw = type_as(t, t.dtype == TPU_F64 ? TPU_F64 : TPU_F32);
-    hlo p = op_scalar(c, 1, (tpu_dtype)draw.dtype), one = hlo_like_f(f, p, 1), q = hlo_op2(f, "subtract", one, p), zero = hlo_like_f(f, p, 0);
-    hlo keep = hlo_compare(f, "GE", rng_uniform(c, draw), hlo_broadcast_to(f, p, draw));
-    hlo scale = hlo_select(f, hlo_compare(f, "EQ", q, zero), zero, hlo_op2(f, "divide", one, q));
-    hlo y = hlo_op2(f, "multiply", x, hlo_broadcast_to(f, hlo_convert(f, scale, (tpu_dtype)t.dtype), t));
-    op_out_as(c, hlo_select(f, keep, y, hlo_zeros(f, t)), hlo_dtype(f, in));
+    tpu_dtype m = dtype_real((tpu_dtype)t.dtype);
+    hlo p = op_scalar(c, 1, m), q = k_minus(f, 1, p);
+    hlo scale = hlo_select(f, compare_k(f, "EQ", q, 0), hlo_like_f(f, q, 0), k_over(f, 1, q));
+    hlo keep = rng_keep(c, t, p);
+    hlo_barrier(f, &keep, 1, &keep);                    /* else each of the two results computes the numbers anew */
+    tpu_type r = type_as(t, m);
+    hlo factor = hlo_select(f, keep, hlo_broadcast_to(f, scale, r), hlo_zeros(f, r));
+    op_out_as(c, times(f, x, hlo_convert(f, factor, (tpu_dtype)t.dtype)), hlo_dtype(f, in));
     op_out(c, keep);
 }
 
@@ -278,79 +204,122 @@ static void dropout_backward(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
     hlo g = op_in_math(c, 0);
-    tpu_type t = hlo_type(f, g);
-    hlo y = hlo_op2(f, "multiply", g, hlo_broadcast_to(f, op_scalar(c, 2, (tpu_dtype)t.dtype), t));
-    op_out_as(c, hlo_select(f, hlo_convert(f, op_in(c, 1), TPU_BOOL), y, hlo_zeros(f, t)), hlo_dtype(f, op_in(c, 0)));
+    hlo factor = times(f, hlo_convert(f, op_in(c, 1), hlo_dtype(f, g)), number_like(c, 2, g));
+    op_out_as(c, times(f, g, factor), arg_dtype(c, 0));
 }
 
-static void permutation(op_ctx *c, int64_t n, hlo *out)
+/* ---- laws that are a function of one uniform or exponential number ---- */
+/* exponential_(self, lambd) */
+static void exponential_law(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    tpu_type t = type_make(TPU_I64, 1, &n);
-    hlo pair[2] = {rng_bits64(c, t), hlo_iota(f, t, 0)}, sorted[2];
-    hlo_sort(f, pair, 2, 0, false, sorted);
-    *out = sorted[1];
+    hlo e = rng_exponential(c, drawn(f, op_in(c, 0)));
+    give(c, over(f, e, number_like(c, 1, e)));
 }
 
-
-/* randperm.generator_out(n, generator, out) */
-static void randperm_out(op_ctx *c)
+/* geometric_(self, p): 1, 2, ... */
+static void geometric(op_ctx *c)
 {
-    hlo p;
-    permutation(c, op_int(c, 0), &p);
-    op_write(c, 2, hlo_convert(op_fn(c), p, hlo_dtype(op_fn(c), op_in(c, 2))));
+    hlo_fn *f = op_fn(c);
+    hlo e = rng_exponential(c, drawn(f, op_in(c, 0)));
+    hlo rate = negate(f, hlo_op1(f, "log_plus_one", negate(f, op_scalar(c, 1, hlo_dtype(f, e)))));
+    hlo k = hlo_op1(f, "ceil", over(f, e, hlo_broadcast_to(f, rate, hlo_type(f, e))));
+    give(c, hlo_max(f, k, hlo_like_f(f, k, 1)));
 }
 
-/* multinomial(self, num_samples, replacement): the k greatest of log p plus Gumbel noise; with replacement each sample draws anew */
+/* cauchy_(self, median, sigma) */
+static void cauchy(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    hlo u = rng_uniform(c, drawn(f, op_in(c, 0)));
+    hlo x = hlo_op1(f, "tan", times_k(f, plus_k(f, u, -0.5), 3.14159265358979323846));
+    tpu_dtype m = hlo_dtype(f, u);
+    give(c, located(f, x, op_scalar(c, 1, m), op_scalar(c, 2, m)));
+}
+
+/* ---- multinomial(self, num_samples, replacement) ---- */
+/* Each sample is the first place where the running sum passes a uniform number: categories of weight 0 are never met. */
+static hlo by_running_sum(op_ctx *c, hlo p, int64_t k)
+{
+    hlo_fn *f = op_fn(c);
+    int64_t rows = hlo_dim(f, p, 0), n = hlo_dim(f, p, 1);
+    hlo sum = hlo_cumulative(f, "add", p, 1, false);
+    hlo total = hlo_slice_dim(f, sum, 1, n - 1, n, 1);
+    sum = over(f, sum, hlo_broadcast_to(f, total, hlo_type(f, sum)));
+    tpu_type t = type_make(hlo_dtype(f, p), 3, (int64_t[]){rows, k, n});
+    hlo u = rng_uniform(c, type_make(hlo_dtype(f, p), 2, (int64_t[]){rows, k}));
+    hlo passed = hlo_compare(f, "LE", hlo_broadcast_in_dim(f, sum, t, (int64_t[]){0, 2}),
+                             hlo_broadcast_in_dim(f, u, t, (int64_t[]){0, 1}));
+    hlo at = hlo_reduce(f, "add", hlo_convert(f, passed, TPU_I32), 1u << 2);
+    return hlo_min(f, at, hlo_like_i(f, at, n - 1));
+}
+
+/* The k greatest weights over exponential numbers are k draws without replacement. */
+static hlo by_race(op_ctx *c, hlo p, int64_t k)
+{
+    hlo_fn *f = op_fn(c);
+    hlo score = over(f, p, rng_exponential(c, hlo_type(f, p)));
+    if (k == 1) return hlo_unsqueeze(f, hlo_argmax(f, score, 1, false), 1);
+    hlo pair[2] = {score, hlo_iota(f, type_as(hlo_type(f, p), TPU_I32), 1)};
+    hlo_sort(f, pair, 2, 1, true, pair);
+    return hlo_slice_dim(f, pair[1], 1, 0, k, 1);
+}
+
 static void multinomial(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
     hlo p = op_in_math(c, 0);
-    int64_t k = op_int(c, 1), n = hlo_dim(f, p, -1);
-    bool flat = hlo_rank(f, p) == 1, again = op_bool(c, 2);
-    int64_t rows = flat ? 1 : hlo_dim(f, p, 0);
-    if (!again && k > n) {
-        op_fail(c, TPU_INVALID, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
-        return;
-    }
-    p = hlo_op1(f, "log", hlo_reshape(f, p, 2, (int64_t[]){rows, n}));
-    tpu_type t = type_make(hlo_dtype(f, p), again ? 3 : 2, again ? (int64_t[]){rows, k, n} : (int64_t[]){rows, n});
-    hlo u = rng_uniform(c, type_as(t, t.dtype == TPU_F64 ? TPU_F64 : TPU_F32)), tiny = hlo_like_f(f, u, 1e-20);
-    hlo gumbel = hlo_op1(f, "negate", hlo_op1(f, "log", hlo_op2(f, "add", hlo_op1(f, "negate", hlo_op1(f, "log", hlo_max(f, u, tiny))), tiny)));
-    hlo logits = again ? hlo_broadcast_in_dim(f, p, t, (int64_t[]){0, 2}) : p;
-    hlo score = hlo_op2(f, "add", logits, gumbel), r;
-    if (again) {
-        r = hlo_argmax(f, score, 2, false);
-    } else {
-        hlo pair[2] = {score, hlo_iota(f, type_as(t, TPU_I64), 1)}, sorted[2];
-        hlo_sort(f, pair, 2, 1, true, sorted);
-        r = hlo_slice_dim(f, sorted[1], 1, 0, k, 1);
-    }
-    op_out(c, hlo_reshape(f, r, flat ? 1 : 2, flat ? (int64_t[]){k} : (int64_t[]){rows, k}));
+    int rank = hlo_rank(f, p);
+    bool again = op_bool(c, 2);
+    int64_t k = op_int(c, 1), n = hlo_dim(f, p, -1), rows = rank == 2 ? hlo_dim(f, p, 0) : 1;
+    if (!dtype_is_float(hlo_dtype(f, p)))
+        op_fail(c, TPU_INVALID, "multinomial only supports floating-point dtypes for input, got: %s", dtype_torch_name(arg_dtype(c, 0)));
+    if (rank < 1 || rank > 2) op_fail(c, TPU_INVALID, "prob_dist must be 1 or 2 dim");
+    if (k <= 0) op_fail(c, TPU_INVALID, "cannot sample n_sample <= 0 samples");
+    if (!again && k > n) op_fail(c, TPU_INVALID, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+    if (hlo_failed(f)) return;
+    p = hlo_reshape(f, p, 2, (int64_t[]){rows, n});
+    hlo wrong = either(f, compare_k(f, "LT", p, 0), hlo_op1(f, "not", hlo_op1(f, "is_finite", p)));
+    op_guard(c, wrong, "probability tensor contains either `inf`, `nan` or element < 0");
+    op_guard(c, compare_k(f, "LE", hlo_reduce(f, "maximum", p, 2), 0), "invalid multinomial distribution (sum of probabilities <= 0)");
+    hlo at = again && k > 1 ? by_running_sum(c, p, k) : by_race(c, p, k);
+    op_out_as(c, hlo_reshape(f, at, rank, rank == 2 ? (int64_t[]){rows, k} : (int64_t[]){k}), TPU_I64);
 }
 
 /* clang-format off */
+#define DRAW(name, lower, word) { name, lower, word, OP_RANDOM }
 const op_row ops_random[] = {
-    { "normal_",               normal,        .flags = OP_RANDOM },
-    { "uniform_",              uniform,       .flags = OP_RANDOM },
-    { "random_",               random_int,    "all",   OP_RANDOM },
-    { "random_.to",            random_int,    "to",    OP_RANDOM },
-    { "random_.from",          random_int,    "from",  OP_RANDOM },
-    { "bernoulli_.float",      bernoulli,     "f_",    OP_RANDOM },
-    { "bernoulli_.Tensor",     bernoulli,     "t_",    OP_RANDOM },
-    { "bernoulli.p",           bernoulli,     "p",     OP_RANDOM },
-    { "bernoulli",             bernoulli,     "s",     OP_RANDOM },
-    { "exponential_",          other_law,     "e",     OP_RANDOM },
-    { "geometric_",            other_law,     "g",     OP_RANDOM },
-    { "cauchy_",               other_law,     "c",     OP_RANDOM },
-    { "log_normal_",           other_law,     "n",     OP_RANDOM },
-    { "normal.Tensor_float",   normal_of,     NULL,    OP_RANDOM },
-    { "normal.float_Tensor",   normal_of,     NULL,    OP_RANDOM },
-    { "normal.Tensor_Tensor",  normal_of,     NULL,    OP_RANDOM },
-    { "native_dropout",        dropout,       NULL,    OP_RANDOM },
-    { "native_dropout_backward", dropout_backward },
-    { "randperm.generator_out", randperm_out, NULL,    OP_RANDOM },
-    { "multinomial",           multinomial,   NULL,    OP_RANDOM },
+    DRAW("normal_",               normal,          NULL),
+    DRAW("normal_functional",     normal,          NULL),
+    DRAW("normal.Tensor_float",   normal_of,       "mean"),
+    DRAW("normal.float_Tensor",   normal_of,       "std"),
+    DRAW("normal.Tensor_Tensor",  normal_of,       "mean"),
+    DRAW("log_normal_",           log_normal,      NULL),
+    DRAW("log_normal",            log_normal,      NULL),
+    DRAW("uniform_",              uniform,         NULL),
+    DRAW("uniform",               uniform,         NULL),
+    DRAW("random_",               random_int,      "all"),
+    DRAW("random",                random_int,      "all"),
+    DRAW("random_.to",            random_int,      "to"),
+    DRAW("random.to",             random_int,      "to"),
+    DRAW("random_.from",          random_int,      "from"),
+    DRAW("random.from",           random_int,      "from"),
+    DRAW("randperm",              randperm,        NULL),
+    DRAW("randperm.generator",    randperm,        "generator"),
+    DRAW("bernoulli_.float",      bernoulli,       NULL),
+    DRAW("bernoulli_.Tensor",     bernoulli,       NULL),
+    DRAW("bernoulli.Tensor",      bernoulli,       NULL),
+    DRAW("bernoulli.p",           bernoulli,       NULL),
+    DRAW("bernoulli",             bernoulli,       "own"),
+    DRAW("native_dropout",        dropout,         NULL),
+    DRAW("exponential_",          exponential_law, NULL),
+    DRAW("exponential",           exponential_law, NULL),
+    DRAW("geometric_",            geometric,       NULL),
+    DRAW("geometric",             geometric,       NULL),
+    DRAW("cauchy_",               cauchy,          NULL),
+    DRAW("cauchy",                cauchy,          NULL),
+    DRAW("multinomial",           multinomial,     NULL),
+    { "native_dropout_backward",  dropout_backward },
     { NULL },
 };
 /* clang-format on */
