@@ -149,21 +149,23 @@ static const struct { int slot; const char *name; size_t size; } sized[] = {
     SIZED(PJRT_Executable_GetCompiledMemoryStats),
 };
 
+/* Plugins misspell a name here and there, so one wrong name is let pass; a table in another order has many. */
 tpu_error *pjrt_self_check(const pjrt *p, text *report)
 {
     char blank[512];
+    int strange = 0;
     for (size_t i = 0; i < TPU_COUNT(sized); i++) {
         if (!pjrt_has(p, sized[i].slot)) continue;
         memset(blank, 0, sizeof blank);
         tpu_error *e = pjrt_call(p, sized[i].slot, sized[i].name, blank);
         const char *at = strstr(tpu_error_message(e), ": expected ");
         size_t want = at ? strtoul(at + 11, NULL, 10) : 0;
-        bool named = strcasestr(tpu_error_message(e), sized[i].name) != NULL;  /* one plugin writes "CLient" */
         bool stub = tpu_error_code(e) == TPU_UNIMPLEMENTED;
+        strange += !stub && !strcasestr(tpu_error_message(e), sized[i].name);
         tpu_error_free(e);
         if (stub) continue;
         text_add(report, "%s wants %zu, ours is %zu\n", sized[i].name, want, sized[i].size);
-        if (!want || want > sized[i].size || !named)
+        if (!want || want > sized[i].size || strange > 1)
             return tpu_fail(TPU_INTERNAL, "%s: slot %d of the plugin wants %zu bytes, ours is %s with %zu", p->path, sized[i].slot, want, sized[i].name, sized[i].size);
     }
     return NULL;

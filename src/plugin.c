@@ -107,14 +107,17 @@ static hash128 hash_flags(hash128 h, const char *variable)
 
 /* ---- options ---- */
 /* What each kind of plugin is told at every compile [N3].  XLA's fast max and min drop NaN; excess precision keeps bf16 and
- * f16 results of fused operations wider than their type.  What no option of the CPU plugins changes: products and sums
- * contract to fused multiply-adds, numbers below 1.2e-38 are flushed to zero, x/(y/z) may become x*z/y. */
-static const pjrt_option cpu_options[] = {
-    {.name = "xla_cpu_enable_fast_min_max", .kind = 'b', .i = 0},
-    {.name = "xla_allow_excess_precision", .kind = 'b', .i = 0},
+ * f16 results of fused operations wider than their type; before API 0.100 the algebraic simplifier turned log(exp(x)) into
+ * x and sqrt(x*x) into |x| past an overflow.  What it still does, and no other option changes: (x/y)/z may become x/(y*z),
+ * products and sums contract to fused multiply-adds, numbers below 1.2e-38 are flushed to zero. */
+typedef struct told { pjrt_option option; int before; } told; /* before: only for API versions below; 0: for all */
+static const told cpu_options[] = {
+    {{.name = "xla_cpu_enable_fast_min_max", .kind = 'b', .i = 0}, 0},
+    {{.name = "xla_allow_excess_precision", .kind = 'b', .i = 0}, 0},
+    {{.name = "xla_disable_hlo_passes", .kind = 's', .s = "algsimp"}, 100},
 };
-static const pjrt_option tpu_options[] = {
-    {.name = "xla_allow_excess_precision", .kind = 'b', .i = 0},
+static const told tpu_options[] = {
+    {{.name = "xla_allow_excess_precision", .kind = 'b', .i = 0}, 0},
 };
 
 static tpu_error *try_options(pjrt *p, const pjrt_options *o)
@@ -132,9 +135,12 @@ static tpu_error *try_options(pjrt *p, const pjrt_options *o)
 /* An option that this plugin does not know is left out; asked all at once, since they mostly are known. */
 static tpu_error *choose_options(plugin *pl)
 {
-    const pjrt_option *all = pl->target == HLO_TPU ? tpu_options : cpu_options;
-    int n = pl->target == HLO_TPU ? (int)TPU_COUNT(tpu_options) : (int)TPU_COUNT(cpu_options), kept = 0;
-    pjrt_option keep[8];
+    const told *list = pl->target == HLO_TPU ? tpu_options : cpu_options;
+    size_t listed = pl->target == HLO_TPU ? TPU_COUNT(tpu_options) : TPU_COUNT(cpu_options);
+    pjrt_option all[8], keep[8];
+    int n = 0, kept = 0;
+    for (size_t i = 0; i < listed; i++)
+        if (!list[i].before || pjrt_minor(pl->p) < list[i].before) all[n++] = list[i].option;
     pjrt_options o = {.portable = pl->target == HLO_CPU && pjrt_device_count(pl->p) > 1, .override = all, .noverride = n};
     tpu_error *e = try_options(pl->p, &o);
     if (e) {
