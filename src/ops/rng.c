@@ -47,7 +47,8 @@ rng_draw rng_begin(op_ctx *c, tpu_type shape)
     hlo_fn *f = op_fn(c);
     hlo seed, offset;
     int64_t n = type_count(&shape);
-    op_seed(c, n, &seed, &offset);
+    if (n) op_seed(c, n, &seed, &offset);
+    else seed = offset = hlo_const_i(f, type_scalar(TPU_I64), 0);   /* nothing is drawn: the generator is not asked */
     rng_draw d = {.key = {word_of(f, seed, false), word_of(f, seed, true)}};
     if (n > UINT32_MAX) {
         tpu_type wide = type_as(shape, TPU_I64);
