@@ -47,6 +47,8 @@ struct op_ctx {
     hlo *write; op_written *written; size_t nwrite, write_cap, written_cap;
     hlo *guard; const char **guard_msg; size_t nguard, guard_cap, guard_msg_cap;
     int64_t draws;
+    op_ctx *outer;                  /* op_delegate: the call whose arguments these are, and which */
+    const op_pick *pick;
 };
 
 #endif

@@ -97,6 +97,10 @@ bool op_has(op_ctx *c, int arg)
 /* The hlo value of a run-time scalar; when learning, a stand-in of the right type. */
 static hlo slot_value(op_ctx *c, uint8_t cls, uint8_t what, int arg, int elem)
 {
+    for (; c->outer; c = c->outer) {
+        elem = arg < 0 ? elem : c->pick[arg].elem;
+        arg = arg < 0 ? arg : c->pick[arg].arg;
+    }
     static const tpu_dtype type_of[] = {TPU_F32, TPU_I64, TPU_F64};
     for (int i = 0; i < c->nslot; i++) {
         const op_slot *s = &c->slot[i];
@@ -279,6 +283,52 @@ void op_guard(op_ctx *c, hlo bad, const char *msg)
     PUSH(c, guard, nguard, guard_cap, any);
     PUSH(c, guard_msg, nguard, guard_msg_cap, msg);
     if (!hlo_failed(c->f)) c->nguard++;
+}
+
+/* ---- one row in terms of another ---- */
+#define DELEGATED_ARGS 8
+
+static bool pick_arg(op_ctx *c, op_pick *p, op_arg *out)
+{
+    const op_arg *from = arg_at(c, p->arg);
+    bool list = from->tag == OP_T_TENSORS || from->tag == OP_T_NUMS;
+    *out = *from;
+    if (!list) {
+        p->elem = 0;
+        return true;
+    }
+    if (p->elem >= (int)from->n) return false;
+    out->n = 1;
+    out->tag = from->tag == OP_T_TENSORS ? OP_T_TENSOR : OP_T_NUM;
+    if (out->tag == OP_T_TENSOR) out->t = &from->t[p->elem];
+    else out->num = &from->num[p->elem];
+    return true;
+}
+
+void op_delegate(op_ctx *c, const char *name, const op_pick *pick, int n)
+{
+    const op_row *row = ops_find(name);
+    op_pick at[DELEGATED_ARGS];
+    op_arg arg[DELEGATED_ARGS];
+    bool fits = row && n <= DELEGATED_ARGS;
+    for (int i = 0; fits && i < n; i++) {
+        at[i] = pick[i];
+        fits = pick_arg(c, &at[i], &arg[i]);
+    }
+    if (!fits) {
+        op_fail(c, TPU_INTERNAL, "%s: %s does not take these arguments", c->row->name, name);
+        return;
+    }
+    op_ctx sub = {.f = c->f, .row = row, .nargs = n, .arg = arg, .in = c->in, .learning = c->learning, .outer = c, .pick = at};
+    row->lower(&sub);
+    for (size_t i = 0; i < sub.nret; i++) op_out(c, sub.ret[i]);
+    for (size_t i = 0; i < sub.nguard; i++) op_guard(c, sub.guard[i], sub.guard_msg[i]);
+    if (sub.nwrite || sub.draws) op_fail(c, TPU_INTERNAL, "%s: %s writes or draws", c->row->name, name);
+    mem_free(sub.ret);
+    mem_free(sub.write);
+    mem_free(sub.written);
+    mem_free(sub.guard);
+    mem_free(sub.guard_msg);
 }
 
 /* ---- type promotion, c10's result_type: tensors with dims, then without, then wrapped numbers [P1] ---- */

@@ -95,6 +95,11 @@ void op_out_as(op_ctx *c, hlo x, tpu_dtype t);          /* op_out of x converted
 int op_dim(op_ctx *c, int64_t dim, int rank);           /* wraps a negative dim; PyTorch's message when out of range */
 uint32_t op_dims(op_ctx *c, int arg, int rank);         /* int[]? dims as a mask; none, None or empty: all dims */
 
+/* Another row on arguments of this call; what it returns are this call's next results.  pick[i] says which of ours its
+ * argument i is (-1: None), in a list which element.  Numbers that are part of its program must be part of this one. */
+typedef struct op_pick { int arg, elem; } op_pick;
+void op_delegate(op_ctx *c, const char *row, const op_pick *pick, int n);
+
 /* ---- look-up ---- */
 /* Every family file ends with `const op_row ops_<file>[] = { ..., {0} };` and stands once in ops.c's list. */
 TPU_API const op_row *ops_find(const char *name);       /* borrowed, static; NULL if there is no row */

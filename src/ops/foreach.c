@@ -1,255 +1,132 @@
-/* foreach.c - the _foreach_* ops: one short formula over lists.  A number is converted once a dtype, not once a tensor.
+/* foreach.c - the _foreach_* ops: a row of one tensor (the word), applied to each element of the lists.  A number is one
+ * run-time scalar for all tensors.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ops.h"
+#include <math.h>
 
-/* The formula of one element; the word names it. */
-static hlo formula(op_ctx *c, const char *word, hlo x, hlo y)
+#include "ops/reduce.h"
+
+/* How many elements the lists have; 0 after an error. */
+static int length(op_ctx *c, int nargs)
+{
+    int n = 0;
+    for (int k = 0; k < nargs; k++) {
+        int len = op_len(c, k);
+        if (!len) continue;
+        if (n && len != n) {
+            op_fail(c, TPU_INVALID, "Tensor lists must have the same number of tensors, got %d and %d", n, len);
+            return 0;
+        }
+        n = len;
+    }
+    if (!n) op_fail(c, TPU_INVALID, "Tensor list must have at least one tensor.");
+    return n;
+}
+
+/* Argument k of the row is element i of our argument k, or that argument itself. */
+static void each(op_ctx *c)
+{
+    int nargs = op_nargs(c) < 5 ? op_nargs(c) : 5, n = length(c, nargs);
+    for (int i = 0; i < n && !hlo_failed(op_fn(c)); i++) {
+        op_pick pick[5];
+        for (int k = 0; k < nargs; k++) pick[k] = (op_pick){k, i};
+        op_delegate(c, op_row_of(c)->word, pick, nargs);
+    }
+}
+
+/* Rows of one operand: further arguments of ours (memory format) are not the row's. */
+static void each_one(op_ctx *c)
+{
+    int n = length(c, 1);
+    for (int i = 0; i < n && !hlo_failed(op_fn(c)); i++) op_delegate(c, op_row_of(c)->word, &(op_pick){0, i}, 1);
+}
+
+/* _foreach_norm.Scalar(self[], ord, dtype?) */
+static void each_norm(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    if (word[0] == '<') return hlo_min(f, x, y);
-    if (word[0] == '>') return hlo_max(f, x, y);
-    if (word[0] == 's' && word[1] == 'u') return hlo_op2(f, "subtract", x, y);
-    return hlo_op2(f, word, x, y);
-}
-
-static hlo wide(hlo_fn *f, hlo s, hlo like) { return hlo_broadcast_to(f, hlo_convert(f, s, hlo_dtype(f, like)), hlo_type(f, like)); }
-
-/* Result dtype of tensor i of list a with a number or tensor of kind k. */
-static tpu_dtype with_number(tpu_dtype t, tpu_dtype kind, bool divide)
-{
-    if (kind == TPU_F64 && dtype_is_integral(t)) return TPU_F32;
-    if (kind == TPU_C128 && !dtype_is_complex(t)) return dtype_complex(op_to_float(t));
-    if (kind == TPU_I64 && t == TPU_BOOL) t = TPU_I64;
-    return divide ? op_to_float(t) : t;
-}
-
-static bool divides(const char *w) { return w[0] == 'd'; }
-
-/* A number of the argument in dtype t, made once for all tensors of that dtype. */
-typedef struct scalars { hlo of[TPU_DTYPE_COUNT]; bool made[TPU_DTYPE_COUNT]; } scalars;
-
-static hlo number_in(op_ctx *c, scalars *s, int arg, tpu_dtype t)
-{
-    if (!s->made[t]) s->of[t] = op_scalar(c, arg, t);
-    s->made[t] = true;
-    return s->of[t];
-}
-
-/* .Scalar(self[], scalar) and .ScalarList(self[], scalars[]) */
-static void by_number(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    const char *w = op_row_of(c)->word;
-    bool list = op_len(c, 1) > 0;
-    scalars s = {0};
-    for (int i = 0; i < op_len(c, 0); i++) {
+    int n = length(c, 1);
+    for (int i = 0; i < n && !hlo_failed(f); i++) {
         hlo x = op_elem(c, 0, i);
-        tpu_dtype t = list ? hlo_dtype(f, x) : with_number(hlo_dtype(f, x), op_scalar_kind(c, 1), divides(w)), m = dtype_compute(t);
-        if (list && divides(w)) t = op_to_float(t), m = dtype_compute(t);
-        x = hlo_convert(f, x, m);
-        hlo y = wide(f, list ? op_scalar_elem(c, 1, i, m) : number_in(c, &s, 1, m), x);
-        op_out_as(c, formula(c, w, x, y), t);
+        if (op_number(c, 1) == INFINITY && !hlo_count(f, x))     /* here an empty tensor has the norm 0 */
+            op_out(c, hlo_zeros(f, type_scalar(op_dtype(c, 2, dtype_real(hlo_dtype(f, x))))));
+        else
+            op_delegate(c, "linalg_vector_norm", (op_pick[]){{0, i}, {1, 0}, {-1, 0}, {-1, 0}, {2, 0}}, 5);
     }
 }
 
-/* .List(self[], other[], alpha?) */
-static void by_list(op_ctx *c)
+/* _foreach_powsum.Scalar(self[], ord, dtype?) */
+static void each_powsum(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    const char *w = op_row_of(c)->word;
-    bool alpha = op_has(c, 2) && !op_is_default(c, 2);
-    if (op_len(c, 0) != op_len(c, 1)) op_fail(c, TPU_INVALID, "Tensor lists must have the same number of tensors, got %d and %d", op_len(c, 0), op_len(c, 1));
-    scalars s = {0};
-    for (int i = 0; i < op_len(c, 0) && !hlo_failed(f); i++) {
-        hlo x = op_elem(c, 0, i), y = op_elem(c, 1, i);
-        tpu_dtype t = dtype_promote(hlo_dtype(f, x), hlo_dtype(f, y));
-        if (divides(w)) t = op_to_float(t);
-        tpu_dtype m = dtype_compute(t);
-        x = hlo_convert(f, x, m);
-        y = hlo_convert(f, y, m);
-        hlo_broadcast2(f, &x, &y);
-        if (alpha) y = hlo_op2(f, "multiply", y, wide(f, number_in(c, &s, 2, m), y));
-        op_out_as(c, formula(c, w, x, y), t);
-    }
-}
-
-/* .Tensor(self[], other, alpha?): other has no dims */
-static void by_tensor(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    const char *w = op_row_of(c)->word;
-    hlo y = op_in(c, 1);
-    for (int i = 0; i < op_len(c, 0); i++) {
-        hlo x = op_elem(c, 0, i);
-        tpu_dtype t = hlo_dtype(f, x), m = dtype_compute(t);
-        x = hlo_convert(f, x, m);
-        hlo v = wide(f, y, x);
-        if (op_has(c, 2) && !op_is_default(c, 2)) v = hlo_op2(f, "multiply", v, wide(f, op_scalar(c, 2, m), x));
-        op_out_as(c, formula(c, w, x, v), t);
-    }
-}
-
-/* ---- unary ---- */
-static hlo own_word(hlo_fn *f, const char *w, hlo x)
-{
-    if (w[0] != '=') return hlo_op1(f, w, x);
-    hlo one = hlo_like_f(f, x, 1);
-    switch (w[1]) {
-    case 'r': return hlo_op2(f, "divide", one, x);                                       /* reciprocal */
-    case 't': return hlo_select(f, hlo_compare(f, "LT", x, hlo_like_f(f, x, 0)), hlo_op1(f, "ceil", x), hlo_op1(f, "floor", x)); /* trunc */
-    case 'f': return hlo_op2(f, "subtract", x, hlo_select(f, hlo_compare(f, "LT", x, hlo_like_f(f, x, 0)), hlo_op1(f, "ceil", x), hlo_op1(f, "floor", x)));
-    case 'l': return hlo_op2(f, "divide", hlo_op1(f, "log", x), hlo_like_f(f, x, w[2] == '2' ? 0.69314718055994530942 : 2.30258509299404568402));
-    default: return x;
-    }
-}
-
-/* Float math of each tensor (integers in float32), or of its own dtype where the word keeps it. */
-static void each_float(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    for (int i = 0; i < op_len(c, 0); i++) {
-        tpu_dtype t = op_to_float(hlo_dtype(f, op_elem(c, 0, i)));
-        op_out_as(c, own_word(f, op_row_of(c)->word, hlo_convert(f, op_elem(c, 0, i), dtype_compute(t))), t);
-    }
-}
-
-static void each_same(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    for (int i = 0; i < op_len(c, 0); i++) {
-        hlo x = op_elem(c, 0, i);
-        tpu_dtype t = hlo_dtype(f, x);
-        bool keep = dtype_is_integral(t) && op_row_of(c)->word[0] != 'a' && op_row_of(c)->word[0] != 'n' && op_row_of(c)->word[0] != 's';
-        if (keep) op_out(c, x);
-        else if (dtype_is_complex(t)) op_out(c, own_word(f, op_row_of(c)->word, x));
-        else op_out_as(c, own_word(f, op_row_of(c)->word, hlo_convert(f, x, dtype_compute(t))), t);
+    int n = length(c, 1);
+    double p = op_number(c, 1);
+    for (int i = 0; i < n && !hlo_failed(f); i++) {
+        tpu_dtype t = op_dtype(c, 2, hlo_dtype(f, op_elem(c, 0, i)));
+        if (dtype_is_integral(t) || isinf(p)) {
+            op_fail(c, TPU_UNIMPLEMENTED, "_foreach_powsum: this dtype or order");
+            return;
+        }
+        hlo x = hlo_convert(f, hlo_convert(f, op_elem(c, 0, i), t), dtype_compute(t));
+        uint32_t dims = reduce_all_dims(f, x);
+        op_out_as(c, p == 0 ? reduce_norm(f, x, 0, dims) : reduce_powsum(f, x, p, dims), dtype_real(t));
     }
 }
 
 static void each_zero(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    for (int i = 0; i < op_len(c, 0); i++) op_out(c, hlo_zeros(f, hlo_type(f, op_elem(c, 0, i))));
+    int n = length(c, 1);
+    for (int i = 0; i < n; i++) op_out(c, hlo_zeros(f, hlo_type(f, op_elem(c, 0, i))));
+}
+
+static void each_clone(op_ctx *c)
+{
+    int n = length(c, 1);
+    for (int i = 0; i < n; i++) op_out(c, op_elem(c, 0, i));
 }
 
 /* _foreach_copy(self[], src[], non_blocking) */
 static void each_copy(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    for (int i = 0; i < op_len(c, 0); i++) op_out(c, wide(f, op_elem(c, 1, i), op_elem(c, 0, i)));
-}
-
-/* ---- three operands ---- */
-/* addcmul/addcdiv(self[], t1[], t2[], value): .Scalar, .ScalarList, .Tensor (a 1-d tensor of values) */
-static void addc(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    bool list = op_len(c, 3) > 0, tensor = op_scalar_kind(c, 3) == TPU_NONE && !list;
-    scalars s = {0};
-    for (int i = 0; i < op_len(c, 0); i++) {
-        tpu_dtype t = hlo_dtype(f, op_elem(c, 0, i)), m = dtype_compute(t);
-        hlo x = hlo_convert(f, op_elem(c, 0, i), m), a = hlo_convert(f, op_elem(c, 1, i), m), b = hlo_convert(f, op_elem(c, 2, i), m);
-        hlo v;
-        if (tensor) v = hlo_reshape(f, hlo_slice_dim(f, op_in(c, 3), 0, i, i + 1, 1), 0, NULL);
-        else v = list ? op_scalar_elem(c, 3, i, m) : number_in(c, &s, 3, m);
-        hlo_broadcast2(f, &a, &b);
-        hlo r = hlo_op2(f, "multiply", wide(f, v, a), hlo_op2(f, op_row_of(c)->word, a, b));
-        if (op_row_of(c)->word[0] == 'd') r = hlo_op2(f, "divide", hlo_op2(f, "multiply", wide(f, v, a), a), b);
-        hlo_broadcast2(f, &x, &r);
-        op_out_as(c, hlo_op2(f, "add", x, r), t);
-    }
-}
-
-/* PyTorch's lerp: from the nearer end, so that weight 1 gives the end exactly. */
-static hlo lerp(hlo_fn *f, hlo x, hlo end, hlo w)
-{
-    hlo d = hlo_op2(f, "subtract", end, x), one = hlo_like_f(f, w, 1);
-    hlo near = hlo_op2(f, "add", x, hlo_op2(f, "multiply", w, d));
-    hlo far = hlo_op2(f, "subtract", end, hlo_op2(f, "multiply", d, hlo_op2(f, "subtract", one, w)));
-    hlo mag = dtype_is_complex(hlo_dtype(f, w)) ? hlo_op1(f, "abs", w) : hlo_op1(f, "abs", w);
-    return hlo_select(f, hlo_compare(f, "LT", mag, hlo_like_f(f, mag, 0.5)), near, far);
-}
-
-/* lerp.Scalar(self[], end[], weight), .List(self[], end[], weight[]), .ScalarList */
-static void each_lerp(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    bool scalar = op_scalar_kind(c, 2) != TPU_NONE, list = op_row_of(c)->word != NULL;
-    scalars s = {0};
-    for (int i = 0; i < op_len(c, 0); i++) {
-        tpu_dtype t = hlo_dtype(f, op_elem(c, 0, i)), m = dtype_compute(t);
-        hlo x = hlo_convert(f, op_elem(c, 0, i), m), e = hlo_convert(f, op_elem(c, 1, i), m);
-        hlo w = scalar ? number_in(c, &s, 2, m) : list ? op_scalar_elem(c, 2, i, m) : op_elem(c, 2, i);
-        op_out_as(c, lerp(f, x, e, wide(f, w, x)), t);
-    }
-}
-
-/* ---- norm and max ---- */
-/* _foreach_norm.Scalar(self[], ord, dtype): the row keeps ord in the program */
-static void each_norm(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    double p = op_number(c, 1);
-    for (int i = 0; i < op_len(c, 0); i++) {
-        hlo x = op_elem(c, 0, i);
-        tpu_dtype own = hlo_dtype(f, x), t = op_dtype(c, 2, dtype_real(own)), m = dtype_compute(t);
-        hlo a = hlo_op1(f, "abs", dtype_is_complex(own) ? x : hlo_convert(f, x, m)), r;
-        uint32_t all = (1u << hlo_rank(f, a)) - 1;
-        if (p == 2) r = hlo_op1(f, "sqrt", hlo_reduce(f, "add", hlo_op2(f, "multiply", a, a), all));
-        else if (p == 1) r = hlo_reduce(f, "add", a, all);
-        else if (p == __builtin_inf()) r = hlo_count(f, a) ? hlo_reduce(f, "maximum", a, all) : hlo_zeros(f, type_scalar(m));
-        else {
-            r = hlo_reduce(f, "add", hlo_op2(f, "power", a, hlo_like_f(f, a, p)), all);
-            r = hlo_op2(f, "power", r, hlo_like_f(f, r, 1 / p));
-        }
-        op_out_as(c, r, t);
-    }
-}
-
-static void each_max(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    for (int i = 0; i < op_len(c, 0); i++) {
-        hlo x = op_elem(c, 0, i);
-        op_out(c, hlo_reduce(f, "maximum", x, (1u << hlo_rank(f, x)) - 1));
-    }
-}
-
-/* pow: numbers stay in the program only where the row says so; here they are data. */
-static void number_pow(op_ctx *c)                       /* _foreach_pow.ScalarAndTensor(self, exponent[]) */
-{
-    hlo_fn *f = op_fn(c);
-    for (int i = 0; i < op_len(c, 1); i++) {
-        hlo e = op_elem(c, 1, i);
-        tpu_dtype t = with_number(hlo_dtype(f, e), op_scalar_kind(c, 0), false), m = dtype_compute(t);
-        e = hlo_convert(f, e, m);
-        op_out_as(c, hlo_op2(f, "power", wide(f, op_scalar(c, 0, m), e), e), t);
+    int n = length(c, 2);
+    for (int i = 0; i < n; i++) {
+        tpu_type t = hlo_type(f, op_elem(c, 0, i));
+        op_out(c, hlo_broadcast_to(f, hlo_convert(f, op_elem(c, 1, i), (tpu_dtype)t.dtype), t));
     }
 }
 
 /* clang-format off */
-#define BINARY(op, word) \
-    { "_foreach_" op ".Scalar",     by_number, word }, \
-    { "_foreach_" op ".ScalarList", by_number, word }, \
-    { "_foreach_" op ".List",       by_list,   word }
-#define FLOATS(op, word) { "_foreach_" op, each_float, word }
-#define SAMES(op, word)  { "_foreach_" op, each_same, word }
+#define NUMBERS(op, row, ...) \
+    { "_foreach_" op ".Scalar",     each, row, __VA_ARGS__ }, \
+    { "_foreach_" op ".ScalarList", each, row, __VA_ARGS__ }
+#define LISTS(op, row)  { "_foreach_" op ".List", each, row }
+#define TENSOR(op, row) { "_foreach_" op ".Tensor", each, row }
+#define ONE(op)         { "_foreach_" op, each_one, op }
 const op_row ops_foreach[] = {
-    BINARY("add", "add"), BINARY("sub", "subtract"), BINARY("mul", "multiply"), BINARY("div", "divide"),
-    BINARY("clamp_max", "<min"), BINARY("clamp_min", ">max"), BINARY("maximum", ">max"), BINARY("minimum", "<min"), BINARY("pow", "power"),
-    { "_foreach_add.Tensor", by_tensor, "add" }, { "_foreach_mul.Tensor", by_tensor, "multiply" }, { "_foreach_div.Tensor", by_tensor, "divide" },
-    { "_foreach_pow.ScalarAndTensor", number_pow },
-    FLOATS("exp", "exponential"), FLOATS("expm1", "exponential_minus_one"), FLOATS("log", "log"), FLOATS("log1p", "log_plus_one"),
-    FLOATS("log2", "=l2"), FLOATS("log10", "=l1"), FLOATS("sqrt", "sqrt"), FLOATS("rsqrt", "rsqrt"), FLOATS("sin", "sine"),
-    FLOATS("cos", "cosine"), FLOATS("tan", "tan"), FLOATS("tanh", "tanh"), FLOATS("sigmoid", "logistic"), FLOATS("reciprocal", "=r"),
-    SAMES("abs", "abs"), SAMES("neg", "negate"), SAMES("sign", "sign"), SAMES("floor", "floor"), SAMES("ceil", "ceil"),
-    SAMES("round", "round_nearest_even"), SAMES("trunc", "=t"), SAMES("frac", "=f"),
-    { "_foreach_zero", each_zero }, { "_foreach_copy", each_copy },
-    { "_foreach_addcmul.Scalar", addc, "multiply" }, { "_foreach_addcmul.ScalarList", addc, "multiply" }, { "_foreach_addcmul.Tensor", addc, "multiply" },
-    { "_foreach_addcdiv.Scalar", addc, "divide" },   { "_foreach_addcdiv.ScalarList", addc, "divide" },   { "_foreach_addcdiv.Tensor", addc, "divide" },
-    { "_foreach_lerp.Scalar", each_lerp }, { "_foreach_lerp.List", each_lerp }, { "_foreach_lerp.ScalarList", each_lerp, "list" },
-    { "_foreach_norm.Scalar", each_norm, .flags = OP_FIXED },
-    { "_foreach_max", each_max },
+    NUMBERS("add", "add.Scalar", 0),            LISTS("add", "add.Tensor"),       TENSOR("add", "add.Tensor"),
+    NUMBERS("sub", "sub.Scalar", 0),            LISTS("sub", "sub.Tensor"),
+    NUMBERS("mul", "mul.Scalar", 0),            LISTS("mul", "mul.Tensor"),       TENSOR("mul", "mul.Tensor"),
+    NUMBERS("div", "div.Scalar", 0),            LISTS("div", "div.Tensor"),       TENSOR("div", "div.Tensor"),
+    NUMBERS("clamp_min", "clamp_min", 0),       LISTS("clamp_min", "maximum"),
+    NUMBERS("clamp_max", "clamp_max", 0),       LISTS("clamp_max", "minimum"),
+    NUMBERS("maximum", "clamp_min", 0),         LISTS("maximum", "maximum"),
+    NUMBERS("minimum", "clamp_max", 0),         LISTS("minimum", "minimum"),
+    NUMBERS("pow", "pow.Tensor_Scalar", 0, 2),  LISTS("pow", "pow.Tensor_Tensor"),
+    { "_foreach_pow.ScalarAndTensor", each, "pow.Scalar" },
+    NUMBERS("addcmul", "addcmul", 0),
+    NUMBERS("addcdiv", "addcdiv", 0),
+    NUMBERS("lerp", "lerp.Scalar", 0),          LISTS("lerp", "lerp.Tensor"),
+    ONE("abs"),   ONE("acos"),  ONE("asin"),  ONE("atan"),  ONE("ceil"),  ONE("cos"),   ONE("cosh"),  ONE("erf"),
+    ONE("erfc"),  ONE("exp"),   ONE("expm1"), ONE("floor"), ONE("frac"),  ONE("lgamma"), ONE("log"),  ONE("log10"),
+    ONE("log1p"), ONE("log2"),  ONE("max"),   ONE("neg"),   ONE("reciprocal"), ONE("round"), ONE("rsqrt"),
+    ONE("sigmoid"), ONE("sign"), ONE("sin"),  ONE("sinh"),  ONE("sqrt"),  ONE("tan"),   ONE("tanh"),  ONE("trunc"),
+    { "_foreach_mm",            each,        "mm" },
+    { "_foreach_norm.Scalar",   each_norm,   NULL, 0, 2 },
+    { "_foreach_powsum.Scalar", each_powsum, NULL, 0, 2 },
+    { "_foreach_zero",          each_zero },
+    { "_foreach_clone",         each_clone },
+    { "_foreach_copy",          each_copy },
     { NULL },
 };
 /* clang-format on */
