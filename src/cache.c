@@ -128,7 +128,7 @@ tpu_error *cache_get(cache *c, const char *code, size_t len, PJRT_LoadedExecutab
     more.damaged = damaged;
     if (!x) {
         double t = time_now();
-        e = pjrt_compile(c->pl->p, code, len, o->at, o->len, &x);
+        e = plugin_compile(c->pl, code, len, &x);
         more.compiles = 1;
         more.compile_seconds = time_now() - t;
         more.disk_misses = c->disk.dir[0] != '\0';

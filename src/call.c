@@ -27,14 +27,9 @@ tpu_error *call_op_new(const char *name, int nargs, const call_param *params, ca
 {
     *out = NULL;
     if (nargs > CALL_MAX_ARGS) return tpu_fail(TPU_UNIMPLEMENTED, "%s has %d arguments", name, nargs);
-    call_op *op = mem_new(sizeof *op);
-    char *copy = mem_dup(name, strlen(name));
-    if (!op || !copy) {
-        mem_free(op);
-        mem_free(copy);
-        return tpu_fail_memory();
-    }
-    op->name = copy;
+    call_op *op = mem_keep(sizeof *op + strlen(name) + 1);
+    if (!op) return tpu_fail_memory();
+    op->name = memcpy(op + 1, name, strlen(name) + 1);
     op->form = form;
     op->row = row_for(name, functional, &op->form);
     op->nargs = nargs;

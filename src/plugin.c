@@ -3,6 +3,7 @@
 #include "plugin.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,32 +133,59 @@ static tpu_error *try_options(pjrt *p, const pjrt_options *o)
     return e;
 }
 
-/* An option that this plugin does not know is left out; asked all at once, since they mostly are known. */
-static tpu_error *choose_options(plugin *pl)
+/* What the plugin's kind is told; how many. */
+static int wanted_options(const plugin *pl, pjrt_option all[8])
 {
     const told *list = pl->target == HLO_TPU ? tpu_options : cpu_options;
     size_t listed = pl->target == HLO_TPU ? TPU_COUNT(tpu_options) : TPU_COUNT(cpu_options);
-    pjrt_option all[8], keep[8];
-    int n = 0, kept = 0;
+    int n = 0;
     for (size_t i = 0; i < listed; i++)
         if (!list[i].before || pjrt_minor(pl->p) < list[i].before) all[n++] = list[i].option;
-    pjrt_options o = {.portable = pl->target == HLO_CPU && pjrt_device_count(pl->p) > 1, .override = all, .noverride = n};
-    tpu_error *e = try_options(pl->p, &o);
-    if (e) {
+    return n;
+}
+
+static tpu_error *write_options(const plugin *pl, const pjrt_option *list, int n, text *out)
+{
+    pjrt_options o = {.portable = pl->target == HLO_CPU && pjrt_device_count(pl->p) > 1, .override = list, .noverride = n};
+    pjrt_options_bytes(&o, out);
+    return out->failed ? tpu_fail_memory() : NULL;
+}
+
+static tpu_error *choose_options(plugin *pl)
+{
+    pjrt_option all[8];
+    return write_options(pl, all, wanted_options(pl, all), &pl->options);
+}
+
+/* Leaves out what this plugin does not know, one option after the other. */
+static tpu_error *probe_options(plugin *pl, text *out)
+{
+    pjrt_option all[8], keep[8];
+    int n = wanted_options(pl, all), kept = 0;
+    pjrt_options o = {.portable = pl->target == HLO_CPU && pjrt_device_count(pl->p) > 1, .override = keep};
+    for (int i = 0; i < n; i++) {
+        keep[kept] = all[i];
+        o.noverride = kept + 1;
+        tpu_error *e = try_options(pl->p, &o);
+        if (!e) kept++;
         tpu_error_free(e);
-        o.override = keep;
-        for (int i = 0; i < n; i++) {
-            keep[kept] = all[i];
-            o.noverride = kept + 1;
-            e = try_options(pl->p, &o);
-            if (!e) kept++;
-            tpu_error_free(e);
-        }
-        o.noverride = kept;
-        TPU_TRY(try_options(pl->p, &o));
     }
-    pjrt_options_bytes(&o, &pl->options);
-    return pl->options.failed ? tpu_fail_memory() : NULL;
+    return write_options(pl, keep, kept, out);
+}
+
+tpu_error *plugin_compile(plugin *pl, const char *code, size_t len, PJRT_LoadedExecutable **out_x)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&mutex);
+    const text *o = pl->known.len ? &pl->known : &pl->options;
+    pthread_mutex_unlock(&mutex);
+    tpu_error *e = pjrt_compile(pl->p, code, len, o->at, o->len, out_x);
+    if (!e || o == &pl->known || !strstr(tpu_error_message(e), "No such compile option")) return e;
+    tpu_error_free(e);
+    pthread_mutex_lock(&mutex);
+    e = pl->known.len ? NULL : probe_options(pl, &pl->known);
+    pthread_mutex_unlock(&mutex);
+    return e ? e : pjrt_compile(pl->p, code, len, pl->known.at, pl->known.len, out_x);
 }
 
 /* ---- the search ---- */
@@ -224,5 +252,6 @@ void plugin_close(plugin *pl)
 {
     pjrt_close(pl->p);
     text_free(&pl->options);
+    text_free(&pl->known);
     *pl = (plugin){0};
 }
