@@ -1,70 +1,128 @@
-/* optim.c - fused optimizers and gradient scaling.
+/* optim.c - fused optimizers and gradient scaling.  Hyperparameters are run-time data: a schedule compiles nothing.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ops.h"
+#include "ops/arith.h"
 
-static hlo mul(hlo_fn *f, hlo x, hlo y) { return hlo_op2(f, "multiply", x, y); }
-static hlo add(hlo_fn *f, hlo x, hlo y) { return hlo_op2(f, "add", x, y); }
-static hlo sub(hlo_fn *f, hlo x, hlo y) { return hlo_op2(f, "subtract", x, y); }
-static hlo divide(hlo_fn *f, hlo x, hlo y) { return hlo_op2(f, "divide", x, y); }
-static hlo wide(hlo_fn *f, hlo s, hlo like) { return hlo_broadcast_to(f, hlo_convert(f, s, hlo_dtype(f, like)), hlo_type(f, like)); }
-static hlo one_minus(hlo_fn *f, hlo x) { return sub(f, hlo_like_f(f, x, 1), x); }
+static hlo wide(hlo_fn *f, hlo s, hlo like) { return hlo_broadcast_to(f, s, hlo_type(f, like)); }
+static hlo scaled(hlo_fn *f, hlo x, hlo s) { return times(f, x, wide(f, s, x)); }
 
-/* A number or a 0-dim tensor (lr comes as either). */
-static hlo value(op_ctx *c, int arg, tpu_dtype t) { return hlo_convert(op_fn(c), op_in_as(c, arg, t), t); }
-
-/* Whether the step is skipped, as a bool scalar; HLO_NONE: never. */
-static hlo skipped(op_ctx *c, int found_inf)
+/* 1 - number: subtracted in float64, for 0.999 is near to 1. */
+static hlo complement(op_ctx *c, int arg, tpu_dtype m)
 {
     hlo_fn *f = op_fn(c);
-    if (!op_has(c, found_inf)) return HLO_NONE;
-    hlo x = op_in(c, found_inf);
-    return hlo_reshape(f, hlo_compare(f, "NE", x, hlo_like_f(f, x, 0)), 0, NULL);
+    return hlo_convert(f, k_minus(f, 1, op_scalar(c, arg, TPU_F64)), m);
 }
 
-static hlo keep_if(hlo_fn *f, hlo skip, hlo old, hlo fresh) { return hlo_ok(skip) ? hlo_select(f, skip, old, fresh) : fresh; }
+/* A number or a tensor of one element (lr comes as either). */
+static hlo scalar_of(op_ctx *c, int arg, tpu_dtype m) { return hlo_reshape(op_fn(c), op_in_as(c, arg, m), 0, NULL); }
 
-static hlo gradient(op_ctx *c, int i, int scale, bool maximize, tpu_dtype m)
+/* The dtype to compute the lists in: an optimizer groups its tensors by dtype. */
+static tpu_dtype list_math(op_ctx *c)
+{
+    return op_len(c, 0) ? dtype_compute(hlo_dtype(op_fn(c), op_elem(c, 0, 0))) : TPU_F32;
+}
+
+static hlo elem(op_ctx *c, int arg, int i, tpu_dtype m) { return hlo_convert(op_fn(c), op_elem(c, arg, i), m); }
+
+/* The step counts of all tensors in one vector: their corrections are computed once for all. */
+static hlo step_vector(op_ctx *c, int arg, tpu_dtype m)
 {
     hlo_fn *f = op_fn(c);
-    hlo g = hlo_convert(f, op_elem(c, 1, i), m);
-    if (op_has(c, scale)) {
-        hlo s = hlo_reshape(f, op_in(c, scale), 0, NULL);
-        g = divide(f, g, wide(f, s, g));
+    int n = op_len(c, arg);
+    hlo *steps = mem_new((size_t)(n + 1) * sizeof *steps), all = HLO_NONE;
+    if (!steps) op_fail(c, TPU_EXHAUSTED, "out of memory");
+    for (int i = 0; steps && i < n; i++) steps[i] = hlo_reshape(f, op_elem(c, arg, i), 1, (int64_t[]){1});
+    if (steps && n) all = hlo_convert(f, n > 1 ? hlo_concat(f, steps, n, 0) : steps[0], m);
+    mem_free(steps);
+    return all;
+}
+
+static hlo entry_of(hlo_fn *f, hlo vector, int i)
+{
+    return hlo_reshape(f, hlo_slice_dim(f, vector, 0, i, i + 1, 1), 0, NULL);
+}
+
+/* ---- what gradient scaling adds ---- */
+typedef struct scaling { hlo scale, skip; bool maximize; } scaling; /* HLO_NONE: no scale, never skipped */
+
+static scaling scaling_of(op_ctx *c, int scale, int found_inf, bool maximize, tpu_dtype m)
+{
+    hlo_fn *f = op_fn(c);
+    scaling s = {.scale = HLO_NONE, .skip = HLO_NONE, .maximize = maximize};
+    if (op_has(c, scale)) s.scale = scalar_of(c, scale, m);
+    if (op_has(c, found_inf)) s.skip = compare_k(f, "EQ", scalar_of(c, found_inf, TPU_F32), 1);
+    return s;
+}
+
+static void store(op_ctx *c, const scaling *s, int arg, int i, hlo x)
+{
+    hlo_fn *f = op_fn(c);
+    hlo old = op_elem(c, arg, i);
+    x = hlo_convert(f, x, hlo_dtype(f, old));
+    op_write_elem(c, arg, i, hlo_ok(s->skip) ? hlo_select(f, s->skip, old, x) : x);
+}
+
+/* Gradient i, unscaled (then the list gets it back so) and with the sign of descent. */
+static hlo gradient(op_ctx *c, const scaling *s, int i, tpu_dtype m)
+{
+    hlo_fn *f = op_fn(c);
+    hlo g = elem(c, 1, i, m);
+    if (hlo_ok(s->scale)) {
+        g = over(f, g, wide(f, s->scale, g));
+        store(c, s, 1, i, g);
     }
-    return maximize ? hlo_op1(f, "negate", g) : g;
+    return s->maximize ? negate(f, g) : g;
 }
 
-static void write_as(op_ctx *c, int arg, int i, hlo x) { op_write_elem(c, arg, i, hlo_convert(op_fn(c), x, hlo_dtype(op_fn(c), op_elem(c, arg, i)))); }
+/* ---- adam ---- */
+typedef struct adam_numbers { hlo lr, decay, eps, c1, b2, c2, size, root2; } adam_numbers;
+
+/* 1 - b^step, from c = 1 - b: accurate also where b^step is near 1. */
+static hlo correction(hlo_fn *f, hlo c, hlo steps)
+{
+    hlo rate = hlo_op1(f, "log_plus_one", negate(f, c));
+    return negate(f, hlo_op1(f, "exponential_minus_one", scaled(f, steps, rate)));
+}
+
+static adam_numbers adam_setup(op_ctx *c, bool decoupled, tpu_dtype m)
+{
+    hlo_fn *f = op_fn(c);
+    adam_numbers a = {.lr = scalar_of(c, 6, m), .decay = op_scalar(c, 9, m), .eps = op_scalar(c, 10, m)};
+    if (decoupled) a.decay = k_minus(f, 1, times(f, a.lr, a.decay));
+    a.c1 = complement(c, 7, m);
+    a.b2 = op_scalar(c, 8, m);
+    a.c2 = complement(c, 8, m);
+    hlo steps = step_vector(c, 5, m), bias1 = correction(f, a.c1, steps);
+    a.size = over(f, wide(f, a.lr, bias1), bias1);
+    a.root2 = root(f, correction(f, a.c2, steps));
+    return a;
+}
 
 /* _fused_adam_ and _fused_adamw_(self[], grads[], exp_avgs[], exp_avg_sqs[], max_exp_avg_sqs[], state_steps[], lr, beta1,
  * beta2, weight_decay, eps, amsgrad, maximize, grad_scale?, found_inf?).  The steps were counted up by the caller. */
 static void adam(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    bool decoupled = op_row_of(c)->word != NULL, amsgrad = op_bool(c, 11), maximize = op_bool(c, 12);
-    hlo skip = skipped(c, 14);
-    for (int i = 0; i < op_len(c, 0); i++) {
-        tpu_dtype m = dtype_compute(hlo_dtype(f, op_elem(c, 0, i)));
-        hlo lr = value(c, 6, m), b1 = value(c, 7, m), b2 = value(c, 8, m), wd = value(c, 9, m), eps = value(c, 10, m);
-        hlo p = hlo_convert(f, op_elem(c, 0, i), m), g = gradient(c, i, 13, maximize, m);
-        hlo a = hlo_convert(f, op_elem(c, 2, i), m), v = hlo_convert(f, op_elem(c, 3, i), m), old = p;
-        hlo step = hlo_convert(f, hlo_reshape(f, op_elem(c, 5, i), 0, NULL), m);
-        if (decoupled) p = mul(f, p, wide(f, one_minus(f, mul(f, lr, wd)), p));
-        else g = add(f, g, mul(f, p, wide(f, wd, p)));
-        hlo na = add(f, a, mul(f, wide(f, one_minus(f, b1), a), sub(f, g, a)));
-        hlo nv = add(f, mul(f, v, wide(f, b2, v)), mul(f, mul(f, g, g), wide(f, one_minus(f, b2), v)));
-        hlo c1 = one_minus(f, hlo_op2(f, "power", b1, step)), c2 = hlo_op1(f, "sqrt", one_minus(f, hlo_op2(f, "power", b2, step)));
-        hlo top = nv;
+    bool decoupled = op_row_of(c)->word != NULL, amsgrad = op_bool(c, 11);
+    tpu_dtype m = list_math(c);
+    if (!op_len(c, 0)) return;
+    scaling s = scaling_of(c, 13, 14, op_bool(c, 12), m);
+    adam_numbers a = adam_setup(c, decoupled, m);
+    for (int i = 0; i < op_len(c, 0) && !hlo_failed(f); i++) {
+        hlo g = gradient(c, &s, i, m), p = elem(c, 0, i, m), avg = elem(c, 2, i, m), sq = elem(c, 3, i, m);
+        if (decoupled) p = scaled(f, p, a.decay);
+        else g = plus(f, g, scaled(f, p, a.decay));
+        avg = plus(f, avg, scaled(f, minus(f, g, avg), a.c1));
+        sq = plus(f, scaled(f, sq, a.b2), scaled(f, square(f, g), a.c2));
+        hlo top = sq;
         if (amsgrad) {
-            top = hlo_max(f, hlo_convert(f, op_elem(c, 4, i), m), nv);
-            write_as(c, 4, i, keep_if(f, skip, hlo_convert(f, op_elem(c, 4, i), m), top));
+            top = hlo_max(f, elem(c, 4, i, m), sq);
+            store(c, &s, 4, i, top);
         }
-        hlo denom = add(f, divide(f, hlo_op1(f, "sqrt", top), wide(f, c2, top)), wide(f, eps, top));
-        hlo np = sub(f, p, divide(f, mul(f, wide(f, divide(f, lr, c1), na), na), denom));
-        write_as(c, 0, i, keep_if(f, skip, old, np));
-        write_as(c, 2, i, keep_if(f, skip, a, na));
-        write_as(c, 3, i, keep_if(f, skip, v, nv));
-        if (op_has(c, 13)) write_as(c, 1, i, maximize ? hlo_op1(f, "negate", g) : gradient(c, i, 13, false, m));
+        hlo denom = plus(f, over(f, root(f, top), wide(f, entry_of(f, a.root2, i), top)), wide(f, a.eps, top));
+        p = minus(f, p, over(f, scaled(f, avg, entry_of(f, a.size, i)), denom));
+        store(c, &s, 0, i, p);
+        store(c, &s, 2, i, avg);
+        store(c, &s, 3, i, sq);
     }
 }
 
@@ -73,89 +131,88 @@ static void adam(op_ctx *c)
 static void sgd(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    bool nesterov = op_bool(c, 7), maximize = op_bool(c, 8), first = op_bool(c, 9), momentum = op_len(c, 2) > 0;
-    hlo skip = skipped(c, 11);
-    for (int i = 0; i < op_len(c, 0); i++) {
-        tpu_dtype m = dtype_compute(hlo_dtype(f, op_elem(c, 0, i)));
-        hlo wd = value(c, 3, m), mom = value(c, 4, m), lr = value(c, 5, m), damp = value(c, 6, m);
-        hlo p = hlo_convert(f, op_elem(c, 0, i), m), g = gradient(c, i, 10, maximize, m);
-        g = add(f, g, mul(f, p, wide(f, wd, p)));
-        if (momentum) {
-            hlo b = hlo_convert(f, op_elem(c, 2, i), m);
-            hlo nb = first ? g : add(f, mul(f, b, wide(f, mom, b)), mul(f, g, wide(f, one_minus(f, damp), g)));
-            write_as(c, 2, i, keep_if(f, skip, b, nb));
-            g = nesterov ? add(f, g, mul(f, nb, wide(f, mom, nb))) : nb;
+    bool nesterov = op_bool(c, 7), first = op_bool(c, 9), has_buffers = op_len(c, 2) > 0;
+    tpu_dtype m = list_math(c);
+    scaling s = scaling_of(c, 10, 11, op_bool(c, 8), m);
+    hlo decay = op_scalar(c, 3, m), lr = scalar_of(c, 5, m), momentum = HLO_NONE, damp = HLO_NONE;
+    if (has_buffers) momentum = op_scalar(c, 4, m);
+    if (has_buffers && !first) damp = complement(c, 6, m);
+    for (int i = 0; i < op_len(c, 0) && !hlo_failed(f); i++) {
+        hlo g = gradient(c, &s, i, m), p = elem(c, 0, i, m);
+        g = plus(f, g, scaled(f, p, decay));
+        if (has_buffers) {
+            hlo b = first ? g : plus(f, scaled(f, elem(c, 2, i, m), momentum), scaled(f, g, damp));
+            store(c, &s, 2, i, b);
+            g = nesterov ? plus(f, g, scaled(f, b, momentum)) : b;
         }
-        write_as(c, 0, i, keep_if(f, skip, p, sub(f, p, mul(f, g, wide(f, lr, g)))));
-        if (op_has(c, 10)) write_as(c, 1, i, gradient(c, i, 10, false, m));
+        store(c, &s, 0, i, minus(f, p, scaled(f, g, lr)));
     }
 }
 
-/* _fused_adagrad_(self[], grads[], state_sums[], state_steps[], lr, lr_decay, weight_decay, eps, maximize, grad_scale?, found_inf?) */
+/* _fused_adagrad_(self[], grads[], state_sums[], state_steps[], lr, lr_decay, weight_decay, eps, maximize, grad_scale?,
+ * found_inf?) */
 static void adagrad(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    bool maximize = op_bool(c, 8);
-    hlo skip = skipped(c, 10);
-    for (int i = 0; i < op_len(c, 0); i++) {
-        tpu_dtype m = dtype_compute(hlo_dtype(f, op_elem(c, 0, i)));
-        hlo lr = value(c, 4, m), decay = value(c, 5, m), wd = value(c, 6, m), eps = value(c, 7, m);
-        hlo p = hlo_convert(f, op_elem(c, 0, i), m), g = gradient(c, i, 9, maximize, m), s = hlo_convert(f, op_elem(c, 2, i), m);
-        hlo step = hlo_convert(f, hlo_reshape(f, op_elem(c, 3, i), 0, NULL), m);
-        g = add(f, g, mul(f, p, wide(f, wd, p)));
-        hlo ns = add(f, s, mul(f, g, g)), one = hlo_like_f(f, step, 1);
-        hlo clr = divide(f, lr, add(f, one, mul(f, sub(f, step, one), decay)));
-        hlo np = sub(f, p, divide(f, mul(f, g, wide(f, clr, g)), add(f, hlo_op1(f, "sqrt", ns), wide(f, eps, ns))));
-        write_as(c, 0, i, keep_if(f, skip, p, np));
-        write_as(c, 2, i, keep_if(f, skip, s, ns));
+    tpu_dtype m = list_math(c);
+    if (!op_len(c, 0)) return;
+    scaling s = scaling_of(c, 9, 10, op_bool(c, 8), m);
+    hlo lr = scalar_of(c, 4, m), lr_decay = op_scalar(c, 5, m), decay = op_scalar(c, 6, m), eps = op_scalar(c, 7, m);
+    hlo fall = plus_k(f, scaled(f, plus_k(f, step_vector(c, 3, m), -1), lr_decay), 1);
+    hlo size = over(f, wide(f, lr, fall), fall);
+    for (int i = 0; i < op_len(c, 0) && !hlo_failed(f); i++) {
+        hlo g = gradient(c, &s, i, m), p = elem(c, 0, i, m);
+        g = plus(f, g, scaled(f, p, decay));
+        hlo sum = plus(f, elem(c, 2, i, m), square(f, g));
+        hlo denom = plus(f, root(f, sum), wide(f, eps, sum));
+        store(c, &s, 0, i, minus(f, p, over(f, scaled(f, g, entry_of(f, size, i)), denom)));
+        store(c, &s, 2, i, sum);
     }
 }
 
+/* ---- gradient scaling ---- */
 /* _amp_foreach_non_finite_check_and_unscale_(self[], found_inf, inv_scale) */
 static void unscale(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    hlo found = op_in(c, 1), inv = hlo_reshape(f, op_in(c, 2), 0, NULL), bad = hlo_const_i(f, type_scalar(TPU_BOOL), 0);
-    for (int i = 0; i < op_len(c, 0); i++) {
-        hlo x = op_elem(c, 0, i), m = hlo_convert(f, x, dtype_compute(hlo_dtype(f, x)));
-        hlo fin = hlo_reduce(f, "and", hlo_op1(f, "is_finite", m), (1u << hlo_rank(f, m)) - 1);
-        bad = hlo_op2(f, "or", bad, hlo_op1(f, "not", fin));
-        write_as(c, 0, i, mul(f, m, wide(f, inv, m)));
+    hlo found = op_in(c, 1), inv = scalar_of(c, 2, TPU_F32), bad = HLO_NONE;
+    for (int i = 0; i < op_len(c, 0) && !hlo_failed(f); i++) {
+        tpu_dtype t = hlo_dtype(f, op_elem(c, 0, i)), m = dtype_compute(t);
+        hlo x = elem(c, 0, i, m), wrong = hlo_op1(f, "not", hlo_op1(f, "is_finite", x));
+        wrong = hlo_reduce(f, "or", wrong, (1u << hlo_rank(f, x)) - 1);
+        bad = hlo_ok(bad) ? either(f, bad, wrong) : wrong;
+        op_write_elem(c, 0, i, hlo_convert(f, scaled(f, x, hlo_convert(f, inv, m)), t));
     }
-    hlo one = hlo_like_f(f, found, 1);
-    op_write(c, 1, hlo_select(f, bad, one, found));
+    op_write(c, 1, hlo_ok(bad) ? hlo_select(f, bad, hlo_like_f(f, found, 1), found) : found);
 }
 
 /* _amp_update_scale_(self, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval) */
 static void update_scale(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    hlo scale = op_in(c, 0), tracker = op_in(c, 1), found = op_in(c, 2);
-    tpu_type st = hlo_type(f, scale), tt = hlo_type(f, tracker);
-    hlo inf = hlo_broadcast_to(f, hlo_compare(f, "NE", found, hlo_like_f(f, found, 0)), type_as(st, TPU_BOOL));
+    hlo scale = op_in(c, 0), tracker = op_in(c, 1);
+    hlo inf = compare_k(f, "NE", scalar_of(c, 2, TPU_F32), 0);
     hlo up = hlo_op2(f, "add", tracker, hlo_like_i(f, tracker, 1));
-    hlo due = hlo_compare(f, "EQ", up, hlo_broadcast_to(f, op_in_as(c, 5, (tpu_dtype)tt.dtype), tt));
-    hlo grown = mul(f, scale, hlo_broadcast_to(f, op_scalar(c, 3, (tpu_dtype)st.dtype), st));
-    hlo shrunk = mul(f, scale, hlo_broadcast_to(f, op_scalar(c, 4, (tpu_dtype)st.dtype), st));
+    hlo due = hlo_compare(f, "EQ", up, hlo_like_i(f, up, op_int(c, 5)));
+    hlo grown = times(f, scale, number_like(c, 3, scale)), shrunk = times(f, scale, number_like(c, 4, scale));
     grown = hlo_select(f, hlo_op1(f, "is_finite", grown), grown, scale);
-    hlo dues = hlo_broadcast_to(f, due, type_as(st, TPU_BOOL));
-    op_write(c, 0, hlo_select(f, inf, shrunk, hlo_select(f, dues, grown, scale)));
-    hlo zero = hlo_like_i(f, tracker, 0), infs = hlo_broadcast_to(f, inf, type_as(tt, TPU_BOOL));
-    op_write(c, 1, hlo_select(f, hlo_op2(f, "or", infs, due), zero, up));
+    op_write(c, 0, hlo_select(f, inf, shrunk, hlo_select(f, hlo_reshape(f, due, 0, NULL), grown, scale)));
+    hlo zero = hlo_like_i(f, tracker, 0);
+    op_write(c, 1, hlo_select(f, inf, zero, hlo_select(f, due, zero, up)));
 }
 
 /* clang-format off */
 const op_row ops_optim[] = {
-    { "_fused_adam_",             adam },
-    { "_fused_adam_.tensor_lr",   adam },
-    { "_fused_adamw_",            adam, "decoupled" },
-    { "_fused_adamw_.tensor_lr",  adam, "decoupled" },
-    { "_fused_sgd_",              sgd },
-    { "_fused_sgd_.tensor_lr",    sgd },
-    { "_fused_adagrad_",          adagrad },
+    { "_fused_adam_",              adam },
+    { "_fused_adam_.tensor_lr",    adam },
+    { "_fused_adamw_",             adam, "decoupled" },
+    { "_fused_adamw_.tensor_lr",   adam, "decoupled" },
+    { "_fused_sgd_",               sgd },
+    { "_fused_sgd_.tensor_lr",     sgd },
+    { "_fused_adagrad_",           adagrad },
     { "_fused_adagrad_.tensor_lr", adagrad },
     { "_amp_foreach_non_finite_check_and_unscale_", unscale },
-    { "_amp_update_scale_",       update_scale },
+    { "_amp_update_scale_",        update_scale },
     { NULL },
 };
 /* clang-format on */
