@@ -1,5 +1,7 @@
 /* norm.c - layer, batch and group normalisation with their gradients.  Statistics are float32 for half precisions.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "ops.h"
 
 static hlo mul(hlo_fn *f, hlo x, hlo y) { return hlo_op2(f, "multiply", x, y); }
@@ -37,8 +39,16 @@ static bool bad_shape(op_ctx *c, hlo x, const int64_t *shape, int n)
     int rank = hlo_rank(f, x);
     bool ok = rank >= n;
     for (int i = 0; ok && i < n; i++) ok = hlo_dim(f, x, rank - n + i) == shape[i];
-    if (!ok) op_fail(c, TPU_INVALID, "Given normalized_shape, expected input with shape ending in it");
-    return !ok;
+    if (ok) return false;
+    tpu_type want = type_make(TPU_F32, n, shape), got = hlo_type(f, x);
+    text a = {0}, b = {0};
+    type_words(&want, &a);
+    type_words(&got, &b);
+    const char *ws = a.at ? strchr(a.at, '[') : NULL, *gs = b.at ? strchr(b.at, '[') : NULL;
+    op_fail(c, TPU_INVALID, "Given normalized_shape=%s, expected input with shape [*, %s, but got input of size%s", ws ? ws : "", ws ? ws + 1 : "", gs ? gs : "");
+    text_free(&a);
+    text_free(&b);
+    return true;
 }
 
 /* native_layer_norm(input, normalized_shape, weight, bias, eps) -> (output, mean, rstd) */
