@@ -41,6 +41,19 @@ void hlo_put_body(text *m, const char *op, tpu_dtype d)
     text_puts(m, ">\n}) ");
 }
 
+/* The greater or a NaN, by compare and select: XLA:CPU hands a large reduction by a plain maximum to code that drops
+ * NaN [N3]; this region it compiles as it stands. */
+static void put_extreme_body(text *m, const char *op, const char *dtype)
+{
+    const char *dir = op[1] == 'a' ? "GE" : "LE";
+    text_add(m, "({\n^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n", dtype, dtype);
+    text_add(m, "%%p = stablehlo.compare %s, %%a, %%b : (tensor<%s>, tensor<%s>) -> tensor<i1>\n", dir, dtype, dtype);
+    text_add(m, "%%n = stablehlo.compare NE, %%a, %%a : (tensor<%s>, tensor<%s>) -> tensor<i1>\n", dtype, dtype);
+    text_add(m, "%%q = stablehlo.or %%p, %%n : tensor<i1>\n");
+    text_add(m, "%%r = stablehlo.select %%q, %%a, %%b : tensor<i1>, tensor<%s>\n", dtype);
+    text_add(m, "stablehlo.return %%r : tensor<%s>\n}) ", dtype);
+}
+
 /* The type with the dims of the mask gone; list receives them. */
 static tpu_type without_dims(const tpu_type *t, uint32_t dims, int64_t *list, int *n)
 {
@@ -68,7 +81,10 @@ hlo hlo_reduce(hlo_fn *f, const char *op, hlo x, uint32_t dims)
     hlo in[2] = {x, neutral(f, op, (tpu_dtype)t->dtype)};
     if (!hlo_usable(f, "reduce", in, 2)) return HLO_NONE;
     text *m = hlo_mid(f);
-    hlo_put_body(m, op, (tpu_dtype)t->dtype);
+    if (f->target == HLO_CPU && dtype_is_float((tpu_dtype)t->dtype) && (!strcmp(op, "maximum") || !strcmp(op, "minimum")))
+        put_extreme_body(m, op, dtype_name((tpu_dtype)t->dtype));
+    else
+        hlo_put_body(m, op, (tpu_dtype)t->dtype);
     hlo_array(m, "{dimensions", list, n);
     text_put(m, "}", 1);
     return hlo_emit_type(f, "reduce", in, 2, &r);
