@@ -33,6 +33,34 @@ static void sort_along(op_ctx *c, int dim_arg)
 static void sort_plain(op_ctx *c) { sort_along(c, 1); }      /* sort(self, dim, descending) */
 static void sort_stable(op_ctx *c) { sort_along(c, 2); }     /* sort.stable(self, stable, dim, descending) */
 
+/* The k greatest of each row of x [rows, n], for k far below n: they lie in the k chunks of greatest maximum, so only
+ * those are sorted.  Chunks stay in their order and the padding stands last, so that it never comes before an element. */
+static void topk_chunks(hlo_fn *f, hlo x, int64_t k, hlo *values, hlo *places)
+{
+    int64_t rows = hlo_dim(f, x, 0), n = hlo_dim(f, x, 1), size = 8;
+    while (size * size * k < n) size *= 2;
+    int64_t chunks = (n + size - 1) / size;
+    hlo none = hlo_lowest(f, type_scalar(hlo_dtype(f, x)));
+    x = hlo_pad(f, x, none, (int64_t[]){0, 0}, (int64_t[]){0, chunks * size - n}, NULL);
+    x = hlo_reshape(f, x, 3, (int64_t[]){rows, chunks, size});
+    hlo best = hlo_reduce(f, "maximum", x, 1u << 2);
+    hlo pair[2] = {best, hlo_iota(f, type_as(hlo_type(f, best), TPU_I32), 1)};
+    hlo_sort(f, pair, 2, 1, true, pair);
+    hlo chunk = hlo_slice_dim(f, pair[1], 1, 0, k, 1);
+    hlo_sort(f, &chunk, 1, 1, false, &chunk);
+    tpu_type t = type_make(TPU_I32, 3, (int64_t[]){rows, k, size});
+    hlo row = hlo_iota(f, hlo_type(f, chunk), 0);
+    hlo at = plus(f, times(f, row, hlo_like_i(f, row, chunks)), chunk);
+    hlo flat = hlo_reshape(f, x, 2, (int64_t[]){rows * chunks, size});
+    hlo found = hlo_reshape(f, hlo_take(f, flat, hlo_flatten(f, at), 0), 2, (int64_t[]){rows, k * size});
+    hlo place = hlo_broadcast_in_dim(f, times(f, chunk, hlo_like_i(f, chunk, size)), t, (int64_t[]){0, 1});
+    place = hlo_reshape(f, plus(f, place, hlo_iota(f, t, 2)), 2, (int64_t[]){rows, k * size});
+    hlo last[2] = {found, place};
+    hlo_sort(f, last, 2, 1, true, last);
+    *values = hlo_slice_dim(f, last[0], 1, 0, k, 1);
+    *places = hlo_convert(f, hlo_slice_dim(f, last[1], 1, 0, k, 1), TPU_I64);
+}
+
 /* topk(self, k, dim, largest, sorted); always sorted */
 static void topk(op_ctx *c)
 {
@@ -52,6 +80,16 @@ static void topk(op_ctx *c)
         p = hlo_argmax(f, y, dim, !largest);
         op_out(c, hlo_keepdims(f, v, x, dims));
         op_out(c, hlo_keepdims(f, p, x, dims));
+        return;
+    }
+    tpu_dtype t = hlo_dtype(f, x);
+    if (largest && k > 1 && dim == rank - 1 && n >= 64 * k && n >= 4096 && hlo_count(f, x) < INT32_MAX / 2
+        && (dtype_is_int(t) || dtype_is_float(t)) && hlo_count(f, x)) {
+        tpu_type r = hlo_type(f, x);
+        topk_chunks(f, hlo_reshape(f, x, 2, (int64_t[]){hlo_count(f, x) / n, n}), k, &v, &p);
+        r.dim[dim] = k;
+        op_out(c, hlo_reshape(f, v, rank, r.dim));
+        op_out(c, hlo_reshape(f, p, rank, r.dim));
         return;
     }
     in_order(c, x, dim, largest, &v, &p);

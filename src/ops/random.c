@@ -203,9 +203,10 @@ static void dropout(op_ctx *c)
 static void dropout_backward(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    hlo g = op_in_math(c, 0);
+    tpu_dtype t = op_to_float(arg_dtype(c, 0));
+    hlo g = hlo_convert(f, op_in(c, 0), dtype_compute(t));
     hlo factor = times(f, hlo_convert(f, op_in(c, 1), hlo_dtype(f, g)), number_like(c, 2, g));
-    op_out_as(c, times(f, g, factor), arg_dtype(c, 0));
+    op_out_as(c, times(f, g, factor), t);
 }
 
 /* ---- laws that are a function of one uniform or exponential number ---- */
