@@ -65,16 +65,9 @@ static void cummax_helper(op_ctx *c)
 /* log(exp(a) + exp(b)) from the greater of the two; infinities stay what they are. */
 static hlo log_add(hlo_fn *f, hlo a, hlo b)
 {
-    bool complex_value = dtype_is_complex(hlo_dtype(f, a));
-    hlo ra = complex_value ? hlo_op1(f, "real", a) : a, rb = complex_value ? hlo_op1(f, "real", b) : b;
-    hlo top = hlo_max(f, ra, rb), finite = hlo_op1(f, "is_finite", top);
-    if (complex_value) {
-        hlo m = hlo_convert(f, hlo_select(f, finite, top, hlo_like_i(f, top, 0)), hlo_dtype(f, a));
-        return plus(f, logarithm(f, plus(f, exponential(f, minus(f, a, m)), exponential(f, minus(f, b, m)))), m);
-    }
-    hlo low = hlo_min(f, ra, rb);
+    hlo top = hlo_max(f, a, b), low = hlo_min(f, a, b);
     hlo sum = plus(f, top, hlo_op1(f, "log_plus_one", exponential(f, minus(f, low, top))));
-    return hlo_select(f, finite, sum, top);
+    return hlo_select(f, hlo_op1(f, "is_finite", top), sum, top);
 }
 
 /* Doubling steps: no prefix is measured against a far greater element that comes later. */
@@ -82,15 +75,14 @@ static void logcumsumexp(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
     tpu_dtype t = hlo_dtype(f, op_in(c, 0));
-    if (dtype_is_integral(t)) {
+    if (!dtype_is_float(t)) {                           /* complex: PyTorch's sum keeps turns that a logarithm drops */
         refuse(c);
         return;
     }
     hlo x = op_in_math(c, 0);
     int rank = hlo_rank(f, x), dim = op_dim(c, op_int(c, 1), rank);
     int64_t n = rank ? hlo_dim(f, x, dim) : 0;
-    hlo none = hlo_lowest(f, type_scalar(dtype_real(hlo_dtype(f, x))));
-    none = hlo_convert(f, none, hlo_dtype(f, x));
+    hlo none = hlo_lowest(f, type_scalar(hlo_dtype(f, x)));
     for (int64_t step = 1; step < n && hlo_count(f, x); step *= 2) {
         int64_t lo[TYPE_MAX_RANK] = {0}, hi[TYPE_MAX_RANK] = {0};
         lo[dim] = step;
