@@ -98,13 +98,20 @@ static void begin(cache *c, work *w)
     pthread_mutex_unlock(&c->mutex);
 }
 
+/* Counted when it begins, so that who asks between two steps is not told too little. */
+static void count_compile(cache *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->stats.compiles++;
+    pthread_mutex_unlock(&c->mutex);
+}
+
 static void end(cache *c, work *w, const cache_stats *more)
 {
     pthread_mutex_lock(&c->mutex);
     work **at = &c->busy;
     while (*at != w) at = &(*at)->next;
     *at = w->next;
-    c->stats.compiles += more->compiles;
     c->stats.disk_hits += more->disk_hits;
     c->stats.disk_misses += more->disk_misses;
     c->stats.damaged += more->damaged;
@@ -128,8 +135,8 @@ tpu_error *cache_get(cache *c, const char *code, size_t len, PJRT_LoadedExecutab
     more.damaged = damaged;
     if (!x) {
         double t = time_now();
+        count_compile(c);
         e = plugin_compile(c->pl, code, len, &x);
-        more.compiles = 1;
         more.compile_seconds = time_now() - t;
         more.disk_misses = c->disk.dir[0] != '\0';
         more.written = !e && store(c, w.key, x);

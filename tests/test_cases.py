@@ -20,6 +20,12 @@ VARIABLES = dict(
 )
 # Capabilities that this release does not have yet.
 LATER = {"distributed": "torch.distributed is not there yet", "custom_kernels": "custom kernels are not there yet"}
+# Tests that are known to fail, each with what it waits for.  One that begins to pass must leave this list.
+KNOWN = {
+    "recompile": {
+        "test_recompile.py::test_compiled_function_over_many_lengths": "sizes as run-time data under torch.compile are not there yet"
+    },
+}
 FILES = sorted(f.stem[len("test_") :] for f in (ROOT / "tests" / "cases").glob("test_*.py"))
 
 
@@ -30,5 +36,6 @@ def test_case(name):
         pytest.skip(LATER[name])
     cmd = [sys.executable, "isolate.py", "--timeout", "400", f"test_{name}.py"]
     p = subprocess.run(cmd, cwd=ROOT / "tests" / "cases", capture_output=True, text=True, env={**os.environ, **VARIABLES})
-    assert p.returncode == 0, p.stdout[-6000:] + p.stderr[-2000:]
+    failed = {line.split()[-1] for line in p.stdout.splitlines()[:-1]}
+    assert p.stdout and failed == set(KNOWN.get(name, {})), p.stdout[-6000:] + p.stderr[-2000:]
     print(p.stdout)

@@ -196,7 +196,7 @@ static void pow_number(op_ctx *c)
     else if (e == -1) r = over(f, one, x);
     else if (e == -2) r = over(f, one, square(f, x));
     else if (e == -0.5 && dtype_is_float(t)) r = hlo_op1(f, "rsqrt", x);
-    else r = power(f, x, hlo_broadcast_to(f, op_scalar(c, 1, hlo_dtype(f, x)), hlo_type(f, x)));
+    else r = power(f, x, hlo_broadcast_to(f, hlo_convert(f, op_scalar(c, 1, t), hlo_dtype(f, x)), hlo_type(f, x))); /* rounded to t, as PyTorch's CPU does */
     op_out_as(c, t == TPU_BOOL ? hlo_convert(f, r, TPU_BOOL) : r, t);
 }
 
