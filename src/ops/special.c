@@ -205,12 +205,77 @@ static tpu_dtype pair(op_ctx *c, hlo *x, hlo *y)
     return t;
 }
 
-/* zeta is Hurwitz's: a sum over (k + q)^-x. */
+static hlo any_of(hlo_fn *f, hlo p)
+{
+    int rank = hlo_rank(f, p);
+    return rank ? hlo_reduce(f, "or", p, (1u << rank) - 1) : p;
+}
+
+/* Hurwitz's zeta, the sum over (k + q)^-x: terms until k + q passes 9, then Euler and Maclaurin's tail. */
+static hlo zeta_of(hlo_fn *f, hlo x, hlo q)
+{
+    static const double bernoulli[] = {1. / 12, -1. / 720, 1. / 30240, -1. / 1209600, 1. / 47900160, -691. / 1307674368000,
+                                       1. / 74724249600, -3617. / 10670622842880000, 43867. / 5109094217170944000};
+    hlo minus_x = negate(f, x);
+    hlo init[3] = {hlo_const_f(f, type_scalar(hlo_dtype(f, x)), 0), q, hlo_like_f(f, x, 0)}, v[3];
+    hlo_while_begin(f, init, 3, v);
+    hlo early = both(f, any_of(f, compare_k(f, "LE", v[1], 9)), compare_k(f, "LT", v[0], 100000));
+    hlo_while_body(f, either(f, early, compare_k(f, "LT", v[0], 9)), v);
+    hlo on = either(f, compare_k(f, "LE", v[1], 9), compare_k(f, "LT", hlo_broadcast_to(f, v[0], hlo_type(f, x)), 9));
+    hlo term = hlo_op2(f, "power", v[1], minus_x);
+    hlo next[3] = {plus_k(f, v[0], 1), hlo_select(f, on, plus_k(f, v[1], 1), v[1]), hlo_select(f, on, plus(f, v[2], term), v[2])};
+    hlo_while_end(f, next, v);
+    hlo w = v[1], power = hlo_op2(f, "power", w, minus_x), s = v[2];
+    s = plus(f, s, over(f, times(f, power, w), plus_k(f, x, -1)));
+    s = plus(f, s, times_k(f, power, 0.5));
+    hlo factor = over(f, times(f, power, x), w);
+    for (int j = 0; j < 9; j++) {
+        s = plus(f, s, times_k(f, factor, bernoulli[j]));
+        factor = over(f, times(f, factor, plus_k(f, x, 2 * j + 1)), w);
+        factor = over(f, times(f, factor, plus_k(f, x, 2 * j + 2)), w);
+    }
+    hlo whole = hlo_compare(f, "EQ", q, hlo_op1(f, "floor", q)), infinite = hlo_like_f(f, x, HUGE_VAL);
+    hlo pole = both(f, compare_k(f, "LE", q, 0), whole);
+    s = hlo_select(f, either(f, pole, compare_k(f, "EQ", x, 1)), infinite, s);
+    return hlo_select(f, compare_k(f, "LT", x, 1), hlo_like_f(f, x, (double)NAN), s);
+}
+
 static void zeta(op_ctx *c)
 {
     hlo x, q;
     tpu_dtype t = pair(c, &x, &q);
-    op_out_as(c, hlo_op2(op_fn(c), "chlo.zeta", x, q), t);
+    op_out_as(c, zeta_of(op_fn(c), x, q), t);
+}
+
+static hlo digamma_of(hlo_fn *f, hlo x)
+{
+    hlo pole = hlo_select(f, sign_bit(f, x), hlo_like_f(f, x, HUGE_VAL), hlo_like_f(f, x, -HUGE_VAL));
+    return hlo_select(f, compare_k(f, "EQ", x, 0), pole, hlo_op1(f, "chlo.digamma", x));
+}
+
+ROW_OF(digamma)
+
+/* The sum over 1 / (x + k)^2: reflected below a half, where it would lose its digits. */
+static hlo trigamma_of(hlo_fn *f, hlo x)
+{
+    hlo low = compare_k(f, "LT", x, 0.5), two = hlo_like_f(f, x, 2);
+    hlo sum = zeta_of(f, two, hlo_select(f, low, k_minus(f, 1, x), x));
+    hlo turn = minus(f, x, times_k(f, hlo_op1(f, "floor", times_k(f, x, 0.5)), 2));
+    hlo s = hlo_op1(f, "sine", times_k(f, turn, M_PI));
+    return hlo_select(f, low, minus(f, k_over(f, M_PI * M_PI, square(f, s)), sum), sum);
+}
+
+static void polygamma(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    int64_t n = op_int(c, 0);
+    tpu_dtype t = op_to_float(arg_dtype(c, 1));
+    hlo x = hlo_convert(f, op_in(c, 1), dtype_compute(t)), y;
+    if (n < 0) op_fail(c, TPU_INVALID, "polygamma(n, x) does not support negative n.");
+    if (n == 0) y = digamma_of(f, x);
+    else if (n == 1) y = trigamma_of(f, x);
+    else y = times_k(f, zeta_of(f, hlo_like_f(f, x, (double)n + 1), x), (n % 2 ? 1 : -1) * tgamma((double)n + 1));
+    op_out_as(c, y, t);
 }
 
 static void nextafter_(op_ctx *c)
@@ -221,12 +286,6 @@ static void nextafter_(op_ctx *c)
     hlo_broadcast2(f, &x, &y);
     if (t != TPU_F32 && t != TPU_F64 && t != TPU_BF16) refuse(c);
     else op_out(c, hlo_op2(f, "chlo.next_after", x, y));
-}
-
-static hlo any_of(hlo_fn *f, hlo p)
-{
-    int rank = hlo_rank(f, p);
-    return rank ? hlo_reduce(f, "or", p, (1u << rank) - 1) : p;
 }
 
 /* Terms are added until none changes its sum, at most 2000. */
@@ -371,6 +430,8 @@ const op_row ops_special[] = {
     { "special_zeta",               zeta,      NULL, EW },
     { "special_zeta.self_scalar",   zeta,      NULL, EW },
     { "special_zeta.other_scalar",  zeta,      NULL, EW },
+    { "digamma",                    digamma_row, NULL, EW },
+    { "polygamma",                  polygamma, NULL, EW },
     { "nextafter",                  nextafter_, NULL, EW },
     { "igamma",                     igamma,    NULL, EW },
     { "igammac",                    igamma,    "upper", EW },

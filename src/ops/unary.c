@@ -209,38 +209,7 @@ static void logit(op_ctx *c)
     real_out(c, logarithm(f, over(f, x, k_minus(f, 1, x))));
 }
 
-/* ---- the gamma family and others that have no word ---- */
-static hlo digamma_of(hlo_fn *f, hlo x)
-{
-    hlo pole = hlo_select(f, sign_bit(f, x), hlo_like_f(f, x, HUGE_VAL), hlo_like_f(f, x, -HUGE_VAL));
-    return hlo_select(f, compare_k(f, "EQ", x, 0), pole, hlo_op1(f, "chlo.digamma", x));
-}
-
-REAL(digamma, digamma_of(f, x))
-
-static void polygamma(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    int64_t n = op_int(c, 0);
-    tpu_dtype t = op_to_float(arg_dtype(c, 1));
-    hlo x = hlo_convert(f, op_in(c, 1), dtype_compute(t)), y;
-    if (n < 0) op_fail(c, TPU_INVALID, "polygamma(n, x) does not support negative n.");
-    if (n == 0) {
-        y = digamma_of(f, x);
-    } else {
-        hlo zeta = hlo_op2(f, "chlo.zeta", hlo_like_f(f, x, (double)n + 1), x);
-        y = times_k(f, zeta, (n % 2 ? 1 : -1) * exp(lgamma((double)n + 1)));
-    }
-    if (n == 1) { /* reflection: the sum over negative arguments loses its digits */
-        hlo mirror = hlo_op2(f, "chlo.zeta", hlo_like_f(f, x, 2), k_minus(f, 1, x));
-        hlo turn = minus(f, x, times_k(f, hlo_op1(f, "floor", times_k(f, x, 0.5)), 2));
-        hlo s = hlo_op1(f, "sine", times_k(f, turn, M_PI));
-        hlo reflected = minus(f, k_over(f, M_PI * M_PI, square(f, s)), mirror);
-        y = hlo_select(f, compare_k(f, "LT", x, 0.5), reflected, y);
-    }
-    op_out_as(c, y, t);
-}
-
+/* ---- others that have no word ---- */
 /* The sum of lgamma(x - i/2) over i < p, and p(p-1)/4 log(pi). */
 static void mvlgamma(op_ctx *c)
 {
@@ -401,8 +370,6 @@ const op_row ops_unary[] = {
     { "erfc",             real,          "chlo.erfc", OP_ELEMENTWISE },
     { "erfinv",           real,          "chlo.erf_inv", OP_ELEMENTWISE },
     { "lgamma",           real,          "chlo.lgamma", OP_ELEMENTWISE },
-    { "digamma",          digamma,       NULL, OP_ELEMENTWISE },
-    { "polygamma",        polygamma,     NULL, OP_ELEMENTWISE },
     { "mvlgamma",         mvlgamma,      NULL, OP_ELEMENTWISE },
     { "sinc",             sinc,          NULL, OP_ELEMENTWISE },
     { "deg2rad",          deg2rad,       NULL, OP_ELEMENTWISE },
