@@ -1,6 +1,7 @@
 /* activation.c - activations and their gradients.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "arith.h"
+#include "rng.h"
 
 #define SQRT_HALF 0.70710678118654752440
 #define TWO_OVER_SQRT_PI 1.12837916709551257390
@@ -338,6 +339,24 @@ static void logit_backward(op_ctx *c)
     op_out_as(c, hlo_select(f, out, off, d), t);
 }
 
+/* rrelu_with_noise(self, noise, lower, upper, training): in training the slope below 0 is drawn and kept in noise */
+static void rrelu_with_noise(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    tpu_dtype t = hlo_dtype(f, op_in(c, 0));
+    hlo x = op_in_math(c, 0), lower = number_like(c, 2, x), upper = number_like(c, 3, x), slope, noise = op_in(c, 1);
+    hlo below = compare_k(f, "LE", x, 0);
+    if (op_bool(c, 4)) {
+        hlo unit = rng_uniform(c, hlo_type(f, x));
+        slope = plus(f, lower, times(f, unit, minus(f, upper, lower)));
+        noise = hlo_convert(f, hlo_select(f, below, slope, hlo_like_f(f, x, 1)), hlo_dtype(f, noise));
+    } else {
+        slope = times_k(f, plus(f, lower, upper), 0.5);
+    }
+    op_out_as(c, hlo_select(f, below, times(f, x, slope), x), t);
+    op_write(c, 1, noise);
+}
+
 /* clang-format off */
 #define EW OP_ELEMENTWISE
 const op_row ops_activation[] = {
@@ -374,6 +393,7 @@ const op_row ops_activation[] = {
     { "tanh_backward",          tanh_backward,         NULL, EW },
     { "sigmoid_backward",       sigmoid_backward,      NULL, EW },
     { "logit_backward",         logit_backward,        NULL, EW },
+    { "rrelu_with_noise", rrelu_with_noise, NULL, OP_RANDOM },
     { NULL },
 };
 /* clang-format on */

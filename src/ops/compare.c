@@ -51,7 +51,8 @@ static void bounded(op_ctx *c, int lo, int hi)
         return;
     }
     tpu_dtype t = op_promote(c, args, n);
-    if (dtype_is_complex(t) || t == TPU_BOOL) {
+    bool number = (low && !is_tensor(c, lo)) || (high && !is_tensor(c, hi));
+    if (dtype_is_complex(t) || (t == TPU_BOOL && number)) {
         op_fail(c, TPU_UNIMPLEMENTED, "clamp is not implemented for %s", dtype_torch_name(t));
         return;
     }
@@ -97,6 +98,20 @@ static void threshold(op_ctx *c)
     op_out_as(c, hlo_select(f, hlo_compare(f, "LE", x, number_like(c, 1, x)), number_like(c, 2, x), x), t);
 }
 
+/* isin(elements, test_elements, assume_unique, invert): every element with every test, joined by "or" */
+static void isin(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    tpu_dtype t = op_promote2(c, 0, 1);
+    hlo x = operand(c, 0, t), y = hlo_flatten(f, operand(c, 1, t));
+    tpu_type shape = hlo_type(f, x), all = type_make((tpu_dtype)shape.dtype, 2, (int64_t[]){hlo_count(f, x), hlo_count(f, y)});
+    hlo left = hlo_broadcast_in_dim(f, hlo_flatten(f, x), all, (int64_t[]){0});
+    hlo right = hlo_broadcast_in_dim(f, y, all, (int64_t[]){1});
+    hlo found = hlo_reduce(f, "or", hlo_compare(f, "EQ", left, right), 2);
+    if (op_bool(c, 3)) found = hlo_op1(f, "not", found);
+    op_out(c, hlo_reshape(f, found, shape.rank, shape.dim));
+}
+
 /* clang-format off */
 #define EW OP_ELEMENTWISE
 #define PAIR(op, dir) { op ".Tensor", compare, dir, EW }, { op ".Scalar", compare, dir, EW }
@@ -112,6 +127,9 @@ const op_row ops_compare[] = {
     { "masked_fill.Scalar", masked_fill, NULL, EW },
     { "masked_fill.Tensor", masked_fill, NULL, EW },
     { "threshold",          threshold,   NULL, EW },
+    { "isin.Tensor_Tensor", isin,        NULL },
+    { "isin.Tensor_Scalar", isin,        NULL },
+    { "isin.Scalar_Tensor", isin,        NULL },
     { NULL },
 };
 /* clang-format on */

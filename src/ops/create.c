@@ -91,13 +91,10 @@ static void eye(op_ctx *c)
     op_out_as(c, on, op_dtype(c, two ? 2 : 1, TPU_F32));
 }
 
-/* linspace(start, end, steps, dtype, ...): symmetric about the middle as PyTorch's */
-static void linspace(op_ctx *c)
+/* n points from argument 0 to 1 in dtype m, symmetric about the middle as PyTorch's. */
+static hlo spaced(op_ctx *c, int64_t n, tpu_dtype m)
 {
     hlo_fn *f = op_fn(c);
-    int64_t n = op_int(c, 2);
-    bool any_complex = op_scalar_kind(c, 0) == TPU_C128 || op_scalar_kind(c, 1) == TPU_C128;
-    tpu_dtype t = op_dtype(c, 3, any_complex ? TPU_C64 : TPU_F32), m = dtype_is_complex(t) ? t : TPU_F64;
     if (n < 0) op_fail(c, TPU_INVALID, "number of steps must be non-negative");
     tpu_type w = type_make(m, 1, &n), iw = type_make(TPU_I64, 1, &n);
     hlo a = op_scalar(c, 0, m), b = op_scalar(c, 1, m), i = hlo_convert(f, hlo_iota(f, iw, 0), m);
@@ -106,8 +103,29 @@ static void linspace(op_ctx *c)
     hlo back = hlo_op2(f, "subtract", hlo_like_f(f, i, (double)(n - 1)), i);
     hlo right = hlo_op2(f, "subtract", hlo_broadcast_to(f, b, w), hlo_op2(f, "multiply", hlo_broadcast_to(f, step, w), back));
     hlo first = hlo_compare(f, "LT", hlo_iota(f, iw, 0), hlo_const_i(f, iw, n / 2));
-    hlo x = n == 1 ? hlo_broadcast_to(f, a, w) : hlo_select(f, first, left, right);
-    op_out_as(c, x, t);
+    return n == 1 ? hlo_broadcast_to(f, a, w) : hlo_select(f, first, left, right);
+}
+
+static tpu_dtype space_dtype(op_ctx *c, int arg)
+{
+    bool any_complex = op_scalar_kind(c, 0) == TPU_C128 || op_scalar_kind(c, 1) == TPU_C128;
+    return op_dtype(c, arg, any_complex ? TPU_C64 : TPU_F32);
+}
+
+/* linspace(start, end, steps, dtype, ...) */
+static void linspace(op_ctx *c)
+{
+    tpu_dtype t = space_dtype(c, 3);
+    op_out_as(c, spaced(c, op_int(c, 2), dtype_is_complex(t) ? t : TPU_F64), t);
+}
+
+/* logspace(start, end, steps, base, dtype, ...): base to the power of linspace */
+static void logspace(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    tpu_dtype t = space_dtype(c, 4), m = dtype_is_complex(t) ? t : TPU_F64;
+    hlo x = spaced(c, op_int(c, 2), m);
+    op_out_as(c, hlo_op2(f, "power", hlo_broadcast_to(f, op_scalar(c, 3, m), hlo_type(f, x)), x), t);
 }
 
 /* ---- triangles ---- */
@@ -164,6 +182,7 @@ const op_row ops_create[] = {
     { "eye",                 eye },
     { "eye.m",               eye,      "m" },
     { "linspace",            linspace },
+    { "logspace",            logspace },
     { "tril",                triangle, "LE" },
     { "triu",                triangle, "GE" },
     { "tril_indices",        triangle_indices, "l" },

@@ -265,12 +265,14 @@ static hlo trigamma_of(hlo_fn *f, hlo x)
     return hlo_select(f, low, minus(f, k_over(f, M_PI * M_PI, square(f, s)), sum), sum);
 }
 
+/* polygamma(n, self), but polygamma_(self, n) */
 static void polygamma(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    int64_t n = op_int(c, 0);
-    tpu_dtype t = op_to_float(arg_dtype(c, 1));
-    hlo x = hlo_convert(f, op_in(c, 1), dtype_compute(t)), y;
+    int self = op_scalar_kind(c, 0) == TPU_NONE ? 0 : 1;
+    int64_t n = op_int(c, 1 - self);
+    tpu_dtype t = op_to_float(arg_dtype(c, self));
+    hlo x = hlo_convert(f, op_in(c, self), dtype_compute(t)), y;
     if (n < 0) op_fail(c, TPU_INVALID, "polygamma(n, x) does not support negative n.");
     if (n == 0) y = digamma_of(f, x);
     else if (n == 1) y = trigamma_of(f, x);
