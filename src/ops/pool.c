@@ -1,15 +1,18 @@
-/* pool.c - pooling over the last two dims, with gradients.
+/* pool.c - pooling over the last two or three dims, with gradients.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ops.h"
 
-typedef struct spec { int64_t k[2], s[2], p[2], d[2], out[2]; bool ceil; } spec;
+typedef struct spec { int n; int64_t k[3], s[3], p[3], d[3], out[3]; bool ceil; } spec;
 
-/* int[2] arguments: one number serves both dims; an empty stride is the kernel's size. */
-static void two(op_ctx *c, int arg, const int64_t *other, int64_t *to)
+/* Rows of three dims have a word. */
+static int ndims(op_ctx *c) { return op_row_of(c)->word ? 3 : 2; }
+
+/* int[2] and int[3] arguments: one number serves all dims; an empty stride is the kernel's size. */
+static void each(op_ctx *c, int arg, const int64_t *other, int64_t *to)
 {
     int n;
     const int64_t *v = op_ints(c, arg, &n);
-    for (int i = 0; i < 2; i++) to[i] = n == 0 ? other[i] : v[n == 1 ? 0 : i];
+    for (int i = 0; i < ndims(c); i++) to[i] = n == 0 ? other[i] : v[n == 1 ? 0 : i];
 }
 
 static int64_t out_size(int64_t in, int64_t k, int64_t s, int64_t p, int64_t d, bool ceil_mode)
@@ -23,12 +26,12 @@ static bool fit(op_ctx *c, hlo x, spec *w)
 {
     hlo_fn *f = op_fn(c);
     int r = hlo_rank(f, x);
-    if (r != 3 && r != 4) {
-        op_fail(c, TPU_INVALID, "non-empty 3D or 4D (batch mode) tensor expected for input");
+    if (r != w->n + 1 && r != w->n + 2) {
+        op_fail(c, TPU_INVALID, "non-empty %dD or %dD (batch mode) tensor expected for input", w->n + 1, w->n + 2);
         return false;
     }
-    for (int i = 0; i < 2; i++) {
-        int64_t in = hlo_dim(f, x, r - 2 + i);
+    for (int i = 0; i < w->n; i++) {
+        int64_t in = hlo_dim(f, x, r - w->n + i);
         if (w->s[i] <= 0) op_fail(c, TPU_INVALID, "stride should not be zero");
         else if (w->p[i] > w->k[i] / 2) op_fail(c, TPU_INVALID, "pad should be at most half of effective kernel size");
         else if ((w->out[i] = out_size(in, w->k[i], w->s[i], w->p[i], w->d[i], w->ceil)) < 1)
@@ -41,8 +44,8 @@ static hlo_window window_of(hlo_fn *f, hlo x, const spec *w)
 {
     hlo_window o = {{0}, {0}, {0}, {0}, {0}, {0}};
     int r = hlo_rank(f, x);
-    for (int i = 0; i < 2; i++) {
-        int d = r - 2 + i;
+    for (int i = 0; i < w->n; i++) {
+        int d = r - w->n + i;
         o.size[d] = w->k[i];
         o.stride[d] = w->s[i];
         o.dilation[d] = w->d[i];
@@ -55,7 +58,7 @@ static hlo_window window_of(hlo_fn *f, hlo x, const spec *w)
 /* What the windows do not reach is cut off: a window op takes no negative padding everywhere. */
 static hlo reached(hlo_fn *f, hlo x, hlo_window *w)
 {
-    for (int d = hlo_rank(f, x) - 2; d < hlo_rank(f, x); d++) {
+    for (int d = 0; d < hlo_rank(f, x); d++) {
         if (w->pad_hi[d] >= 0) continue;
         x = hlo_slice_dim(f, x, d, 0, hlo_dim(f, x, d) + w->pad_hi[d], 1);
         w->pad_hi[d] = 0;
@@ -63,24 +66,25 @@ static hlo reached(hlo_fn *f, hlo x, hlo_window *w)
     return x;
 }
 
-static const int64_t ones[2] = {1, 1}, nones[2] = {0, 0};
+static const int64_t ones[3] = {1, 1, 1}, nones[3] = {0, 0, 0};
 
 static spec max_spec(op_ctx *c, int first)
 {
-    spec w = {.ceil = op_bool(c, first + 4)};
-    two(c, first, ones, w.k);
-    two(c, first + 1, w.k, w.s);
-    two(c, first + 2, nones, w.p);
-    two(c, first + 3, ones, w.d);
+    spec w = {.n = ndims(c), .ceil = op_bool(c, first + 4)};
+    each(c, first, ones, w.k);
+    each(c, first + 1, w.k, w.s);
+    each(c, first + 2, nones, w.p);
+    each(c, first + 3, ones, w.d);
     return w;
 }
 
-/* The place of each element in its plane, as int64. */
-static hlo places(hlo_fn *f, hlo x)
+/* The place of each element in its plane (the last n dims), as int64. */
+static hlo places(hlo_fn *f, hlo x, int n)
 {
     tpu_type t = type_as(hlo_type(f, x), TPU_I64);
-    hlo row = hlo_iota(f, t, t.rank - 2), col = hlo_iota(f, t, t.rank - 1);
-    return hlo_op2(f, "add", hlo_op2(f, "multiply", row, hlo_const_i(f, t, t.dim[t.rank - 1])), col);
+    hlo at = hlo_zeros(f, t);
+    for (int d = t.rank - n; d < t.rank; d++) at = hlo_op2(f, "add", hlo_op2(f, "multiply", at, hlo_const_i(f, t, t.dim[d])), hlo_iota(f, t, d));
+    return at;
 }
 
 /* max_pool2d_with_indices(self, kernel, stride, padding, dilation, ceil_mode) -> (values, indices) */
@@ -91,28 +95,29 @@ static void max_pool(op_ctx *c)
     spec w = max_spec(c, 1);
     if (!fit(c, x, &w)) return;
     hlo_window o = window_of(f, x, &w);
-    hlo at = places(f, x), out[2];
+    hlo at = places(f, x, w.n), out[2];
     hlo_window same = o;
     hlo_argmax_window(f, reached(f, x, &o), reached(f, at, &same), &o, out);
     op_out(c, out[0]);
     op_out(c, out[1]);
 }
 
-/* x [..., h, w] as planes [n, h * w] */
-static hlo planes(hlo_fn *f, hlo x)
+/* x as planes [m, product of the last n dims] */
+static hlo planes(hlo_fn *f, hlo x, int n)
 {
-    int64_t area = hlo_dim(f, x, -1) * hlo_dim(f, x, -2);
+    int64_t area = 1;
+    for (int d = 1; d <= n; d++) area *= hlo_dim(f, x, -d);
     return hlo_reshape(f, x, 2, (int64_t[]){area ? hlo_count(f, x) / area : 0, area});
 }
 
-/* Adds g's elements at their places in zeros of t's shape. */
-static hlo scatter_places(hlo_fn *f, hlo g, hlo index, tpu_type t)
+/* Puts ("assign") or adds g's elements at their places in zeros of t's shape. */
+static hlo scatter_places(hlo_fn *f, const char *op, hlo g, hlo index, tpu_type t, int n)
 {
-    hlo gp = planes(f, g), ip = planes(f, index), zero = planes(f, hlo_zeros(f, type_as(t, hlo_dtype(f, g))));
+    hlo gp = planes(f, g, n), ip = planes(f, index, n), zero = planes(f, hlo_zeros(f, type_as(t, hlo_dtype(f, g))), n);
     tpu_type it = hlo_type(f, ip);
     hlo at[2] = {hlo_unsqueeze(f, hlo_iota(f, it, 0), 2), hlo_unsqueeze(f, ip, 2)};
     hlo_gather_dims d = {.ncollapsed = 2, .nmap = 2, .collapsed = {0, 1}, .map = {0, 1}, .index_vector_dim = 2};
-    hlo r = hlo_scatter(f, "add", zero, hlo_concat(f, at, 2, 2), gp, &d);
+    hlo r = hlo_scatter(f, op, zero, hlo_concat(f, at, 2, 2), gp, &d);
     return hlo_reshape(f, r, t.rank, t.dim);
 }
 
@@ -122,16 +127,16 @@ static void max_pool_backward(op_ctx *c)
     hlo_fn *f = op_fn(c);
     hlo x = op_in(c, 1), g = op_in_math(c, 0);
     tpu_type t = hlo_type(f, x);
-    op_out_as(c, scatter_places(f, g, op_in(c, 7), t), (tpu_dtype)t.dtype);
+    op_out_as(c, scatter_places(f, "add", g, op_in(c, 7), t, ndims(c)), (tpu_dtype)t.dtype);
 }
 
 /* ---- averages ---- */
 static spec avg_spec(op_ctx *c, int first)
 {
-    spec w = {.d = {1, 1}, .ceil = op_bool(c, first + 3)};
-    two(c, first, ones, w.k);
-    two(c, first + 1, w.k, w.s);
-    two(c, first + 2, nones, w.p);
+    spec w = {.n = ndims(c), .d = {1, 1, 1}, .ceil = op_bool(c, first + 3)};
+    each(c, first, ones, w.k);
+    each(c, first + 1, w.k, w.s);
+    each(c, first + 2, nones, w.p);
     return w;
 }
 
@@ -142,16 +147,18 @@ static hlo divisors(op_ctx *c, hlo out, hlo x, const spec *w, bool count_pad, in
     tpu_type t = hlo_type(f, out);
     int r = t.rank;
     if (override) return hlo_const_f(f, t, (double)override);
-    int64_t n = w->out[0] * w->out[1];
+    int64_t n = 1, along[3];
+    for (int d = 0; d < w->n; d++) n *= w->out[d];
     float *v = mem_new((size_t)(n + 1) * sizeof *v);
     if (!v) {
         op_fail(c, TPU_EXHAUSTED, "out of memory");
         return HLO_NONE;
     }
     for (int64_t i = 0; i < n; i++) {
-        int64_t at[2] = {i / w->out[1], i % w->out[1]}, area = 1;
-        for (int d = 0; d < 2; d++) {
-            int64_t in = hlo_dim(f, x, r - 2 + d), lo = at[d] * w->s[d] - w->p[d], hi = lo + w->k[d];
+        int64_t area = 1, left = i;
+        for (int d = w->n - 1; d >= 0; d--) {
+            int64_t in = hlo_dim(f, x, r - w->n + d), lo = left % w->out[d] * w->s[d] - w->p[d], hi = lo + w->k[d];
+            left /= w->out[d];
             if (hi > in + w->p[d]) hi = in + w->p[d];
             if (!count_pad) {
                 lo = lo < 0 ? 0 : lo;
@@ -161,9 +168,10 @@ static hlo divisors(op_ctx *c, hlo out, hlo x, const spec *w, bool count_pad, in
         }
         v[i] = (float)area;
     }
-    hlo k = hlo_const_data(f, type_make(TPU_F32, 2, w->out), v);
+    hlo k = hlo_const_data(f, type_make(TPU_F32, w->n, w->out), v);
     mem_free(v);
-    return hlo_broadcast_in_dim(f, hlo_convert(f, k, (tpu_dtype)t.dtype), t, (int64_t[]){r - 2, r - 1});
+    for (int d = 0; d < w->n; d++) along[d] = r - w->n + d;
+    return hlo_broadcast_in_dim(f, hlo_convert(f, k, (tpu_dtype)t.dtype), t, along);
 }
 
 /* avg_pool2d(self, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override) */
@@ -190,8 +198,8 @@ static void avg_pool_backward(op_ctx *c)
     int r = hlo_rank(f, g);
     int64_t lo[TYPE_MAX_RANK] = {0}, hi[TYPE_MAX_RANK] = {0}, in[TYPE_MAX_RANK] = {0};
     hlo_window o = {{0}, {0}, {0}, {0}, {0}, {0}};
-    for (int i = 0; i < 2; i++) {
-        int d = r - 2 + i;
+    for (int i = 0; i < w.n; i++) {
+        int d = r - w.n + i;
         in[d] = w.s[i] - 1;
         lo[d] = w.k[i] - 1 - w.p[i];
         hi[d] = hlo_dim(f, x, d) + w.p[i] - ((w.out[i] - 1) * w.s[i] + 1);
@@ -230,16 +238,18 @@ static void adaptive_avg(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
     hlo x = op_in_math(c, 0);
-    int n;
+    int n, want = ndims(c), r = hlo_rank(f, x);
     const int64_t *size = op_ints(c, 1, &n);
-    if (hlo_rank(f, x) < 3 || n != 2) {
-        op_fail(c, TPU_INVALID, "adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got %dD", hlo_rank(f, x));
+    if ((r != want + 1 && r != want + 2) || n != want) {
+        op_fail(c, TPU_INVALID, "adaptive_avg_pool%dd(): Expected %dD or %dD tensor, but got %dD", want, want + 1, want + 2, r);
         return;
     }
-    tpu_dtype t = hlo_dtype(f, x);
-    hlo r = along_last(f, x, mean_matrix(c, size[1], hlo_dim(f, x, -1), t));
-    r = hlo_swap(f, along_last(f, hlo_swap(f, r, -1, -2), mean_matrix(c, size[0], hlo_dim(f, x, -2), t)), -1, -2);
-    op_out_as(c, r, hlo_dtype(f, op_in(c, 0)));
+    for (int i = 0; i < n; i++) {
+        int d = r - n + i;
+        hlo a = mean_matrix(c, size[i], hlo_dim(f, x, d), hlo_dtype(f, x));
+        x = hlo_swap(f, along_last(f, hlo_swap(f, x, d, -1), a), d, -1);
+    }
+    op_out_as(c, x, hlo_dtype(f, op_in(c, 0)));
 }
 
 /* _adaptive_avg_pool2d_backward(grad, self) */
@@ -247,78 +257,149 @@ static void adaptive_avg_backward(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
     hlo g = op_in_math(c, 0), x = op_in(c, 1);
-    tpu_dtype t = hlo_dtype(f, g);
-    hlo w = hlo_swap(f, mean_matrix(c, hlo_dim(f, g, -1), hlo_dim(f, x, -1), t), 0, 1);
-    hlo h = hlo_swap(f, mean_matrix(c, hlo_dim(f, g, -2), hlo_dim(f, x, -2), t), 0, 1);
-    hlo r = hlo_swap(f, along_last(f, hlo_swap(f, along_last(f, g, w), -1, -2), h), -1, -2);
-    op_out_as(c, r, hlo_dtype(f, x));
+    int n = ndims(c), r = hlo_rank(f, g);
+    for (int d = r - n; d < r; d++) {
+        hlo a = hlo_swap(f, mean_matrix(c, hlo_dim(f, g, d), hlo_dim(f, x, d), hlo_dtype(f, g)), 0, 1);
+        g = hlo_swap(f, along_last(f, hlo_swap(f, g, d, -1), a), d, -1);
+    }
+    op_out_as(c, g, hlo_dtype(f, x));
 }
 
-/* ---- nearest neighbours: upsample_nearest{1,2,3}d(self, output_size, scales...), and their gradients ---- */
-static hlo nearest_index(op_ctx *c, int64_t out, int64_t in, double scale)
+/* ---- adaptive maxima: windows of unequal size, each padded to the widest by repeats of its last element, which never
+ * win over the first of equals ---- */
+typedef struct taps { int64_t wide; hlo at; } taps;     /* at: int64 [m * wide], element numbers along the dim */
+
+static taps taps_of(op_ctx *c, int64_t m, int64_t n)
 {
-    int64_t *v = mem_new((size_t)(out + 1) * sizeof *v);
+    taps r = {.wide = 1};
+    for (int64_t i = 0; i < m; i++) {
+        int64_t len = ((i + 1) * n + m - 1) / m - i * n / m;
+        if (len > r.wide) r.wide = len;
+    }
+    int64_t count = m * r.wide, *v = mem_new((size_t)(count + 1) * sizeof *v);
     if (!v) {
         op_fail(c, TPU_EXHAUSTED, "out of memory");
-        return HLO_NONE;
+        r.at = HLO_NONE;
+        return r;
     }
-    float ratio = scale > 0 ? (float)(1.0 / scale) : (float)in / (float)out;
-    for (int64_t i = 0; i < out; i++) {
-        v[i] = (int64_t)((float)i * ratio);
-        if (v[i] > in - 1) v[i] = in - 1;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t lo = i / r.wide * n / m, hi = ((i / r.wide + 1) * n + m - 1) / m, at = lo + i % r.wide;
+        v[i] = at < hi ? at : hi - 1;
     }
-    hlo k = hlo_const_data(op_fn(c), type_make(TPU_I64, 1, &out), v);
+    r.at = hlo_const_data(op_fn(c), type_make(TPU_I64, 1, &count), v);
     mem_free(v);
-    return k;
+    return r;
 }
 
-static double scale_at(op_ctx *c, int arg) { return op_has(c, arg) ? op_number(c, arg) : 0; }
+/* Splits each of the last n dims into its window number and its place in the window, and gathers the places last. */
+static hlo by_window(hlo_fn *f, hlo x, int n, const int64_t *size, const int64_t *wide)
+{
+    int r = hlo_rank(f, x), lead = r - n;
+    int64_t dim[TYPE_MAX_RANK], perm[TYPE_MAX_RANK], area = 1;
+    for (int i = 0; i < lead; i++) {
+        dim[i] = hlo_dim(f, x, i);
+        perm[i] = i;
+    }
+    for (int i = 0; i < n; i++) {
+        dim[lead + 2 * i] = size[i];
+        dim[lead + 2 * i + 1] = wide[i];
+        perm[lead + i] = lead + 2 * i;
+        perm[lead + n + i] = lead + 2 * i + 1;
+        area *= wide[i];
+    }
+    x = hlo_transpose(f, hlo_reshape(f, x, r + n, dim), perm);
+    for (int i = 0; i < n; i++) dim[lead + i] = size[i];
+    dim[r] = area;
+    return hlo_reshape(f, x, r + 1, dim);
+}
 
-static void nearest(op_ctx *c)
+/* adaptive_max_pool2d(self, output_size) -> (values, indices) */
+static void adaptive_max(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    hlo x = op_in(c, 0);
-    int n;
+    hlo x = op_in(c, 0), at = places(f, x, ndims(c));
+    int n, want = ndims(c), r = hlo_rank(f, x);
     const int64_t *size = op_ints(c, 1, &n);
-    for (int i = 0; i < n; i++) {
-        int d = 2 + i;
-        int64_t in = hlo_dim(f, x, d);
-        if (size[i] != in || scale_at(c, 2 + i) > 0) x = hlo_take(f, x, nearest_index(c, size[i], in, scale_at(c, 2 + i)), d);
+    if ((r != want + 1 && r != want + 2) || n != want) {
+        op_fail(c, TPU_INVALID, "adaptive_max_pool%dd(): Expected %dD or %dD tensor, but got: %dD", want, want + 1, want + 2, r);
+        return;
     }
-    op_out(c, x);
+    int64_t wide[3];
+    for (int i = 0; i < n; i++) {
+        int d = r - n + i;
+        if (hlo_dim(f, x, d) == 0) {
+            op_fail(c, TPU_INVALID, "adaptive_max_pool%dd(): Expected input to have non-zero size for non-batch dimensions", want);
+            return;
+        }
+        taps t = taps_of(c, size[i], hlo_dim(f, x, d));
+        wide[i] = t.wide;
+        x = hlo_take(f, x, t.at, d);
+        at = hlo_take(f, at, t.at, d);
+    }
+    x = by_window(f, x, n, size, wide);
+    at = by_window(f, at, n, size, wide);
+    hlo best = hlo_argmax(f, x, r, false);
+    tpu_type t = type_as(hlo_type(f, x), TPU_I64);
+    int64_t same[TYPE_MAX_RANK];
+    for (int i = 0; i < r; i++) same[i] = i;
+    hlo hot = hlo_compare(f, "EQ", hlo_iota(f, t, r), hlo_broadcast_in_dim(f, best, t, same));
+    op_out(c, hlo_reduce(f, "maximum", x, 1u << r));
+    op_out(c, hlo_reduce(f, "add", hlo_select(f, hot, at, hlo_zeros(f, t)), 1u << r));
 }
 
-/* upsample_nearest2d_backward(grad, output_size, input_size, scales...): sums the neighbours, as a product with zeros and ones */
-static void nearest_backward(op_ctx *c)
+/* adaptive_max_pool2d_backward(grad, self, indices) */
+static void adaptive_max_backward(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
-    hlo g = op_in_math(c, 0);
-    int n, m;
-    const int64_t *out = op_ints(c, 1, &n), *in = op_ints(c, 2, &m);
+    tpu_type t = hlo_type(f, op_in(c, 1));
+    op_out_as(c, scatter_places(f, "add", op_in_math(c, 0), op_in(c, 2), t, ndims(c)), (tpu_dtype)t.dtype);
+}
+
+/* max_unpool2d(self, indices, output_size), max_unpool3d(..., stride, padding) [E4] */
+static void max_unpool(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    hlo x = op_in(c, 0), index = op_in(c, 1);
+    tpu_type t = hlo_type(f, x), it = hlo_type(f, index);
+    int n, want = ndims(c);
+    const int64_t *size = op_ints(c, 2, &n);
+    if (it.dtype != TPU_I64) op_fail(c, TPU_INVALID, "elements in indices should be type int64 but got: %s", dtype_torch_name((tpu_dtype)it.dtype));
+    else if (n != want) op_fail(c, TPU_INVALID, "There should be exactly %d elements in output_size, but got %d elements.", want, n);
+    else if (t.rank != want + 1 && t.rank != want + 2)
+        op_fail(c, TPU_INVALID, "Input to max_unpooling%dd should be a %dd or %dd Tensor, but got a tensor with %d dimensions.", want, want + 1, want + 2, t.rank);
+    else if (!type_same_shape(&t, &it)) op_fail(c, TPU_INVALID, "Expected shape of indices to be same as that of the input tensor");
+    if (hlo_failed(f)) return;
+    int64_t area = 1;
     for (int i = 0; i < n; i++) {
-        int64_t dims[2] = {in[2 + i], out[i]};
-        tpu_type t = type_make(TPU_I64, 2, dims);
-        hlo index = nearest_index(c, out[i], in[2 + i], scale_at(c, 3 + i));
-        hlo hot = hlo_compare(f, "EQ", hlo_iota(f, t, 0), hlo_broadcast_in_dim(f, index, t, (int64_t[]){1}));
-        g = hlo_swap(f, along_last(f, hlo_swap(f, g, 2 + i, -1), hlo_convert(f, hot, hlo_dtype(f, g))), 2 + i, -1);
+        t.dim[t.rank - n + i] = size[i];
+        area *= size[i];
     }
-    op_out_as(c, g, hlo_dtype(f, op_in(c, 0)));
+    hlo zero = hlo_zeros(f, type_scalar(TPU_I64)), last = hlo_const_i(f, type_scalar(TPU_I64), area - 1);
+    hlo low = hlo_compare(f, "LT", index, hlo_like_i(f, index, 0)), high = hlo_compare(f, "GE", index, hlo_like_i(f, index, area));
+    op_guard(c, hlo_op2(f, "or", low, high), "Found an invalid max index in max_unpool.");
+    op_out(c, scatter_places(f, "assign", x, hlo_clamp(f, zero, index, last), t, want));
 }
 
 /* clang-format off */
 const op_row ops_pool[] = {
     { "max_pool2d_with_indices",          max_pool },
     { "max_pool2d_with_indices_backward", max_pool_backward },
+    { "max_pool3d_with_indices",          max_pool,              "3" },
+    { "max_pool3d_with_indices_backward", max_pool_backward,     "3" },
     { "avg_pool2d",                       avg_pool },
     { "avg_pool2d_backward",              avg_pool_backward },
+    { "avg_pool3d",                       avg_pool,              "3" },
+    { "avg_pool3d_backward",              avg_pool_backward,     "3" },
     { "_adaptive_avg_pool2d",             adaptive_avg },
     { "_adaptive_avg_pool2d_backward",    adaptive_avg_backward },
-    { "upsample_nearest1d",               nearest,          NULL, OP_FIXED },
-    { "upsample_nearest2d",               nearest,          NULL, OP_FIXED },
-    { "upsample_nearest3d",               nearest,          NULL, OP_FIXED },
-    { "upsample_nearest1d_backward",      nearest_backward, NULL, OP_FIXED },
-    { "upsample_nearest2d_backward",      nearest_backward, NULL, OP_FIXED },
-    { "upsample_nearest3d_backward",      nearest_backward, NULL, OP_FIXED },
+    { "_adaptive_avg_pool3d",             adaptive_avg,          "3" },
+    { "_adaptive_avg_pool3d_backward",    adaptive_avg_backward, "3" },
+    { "adaptive_max_pool2d",              adaptive_max },
+    { "adaptive_max_pool2d_backward",     adaptive_max_backward },
+    { "adaptive_max_pool3d",              adaptive_max,          "3" },
+    { "adaptive_max_pool3d_backward",     adaptive_max_backward, "3" },
+    { "max_unpool2d",                     max_unpool },
+    { "max_unpool3d",                     max_unpool,            "3" },
     { NULL },
 };
 /* clang-format on */
