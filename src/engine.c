@@ -13,8 +13,9 @@
 static _Atomic int mode = ENGINE_FUSED;
 static _Atomic uint64_t calls, uploads, downloads;
 
-/* A trace of this many calls is cut where its content says so, and at LONGEST whatever it says: a loop without reads
- * then repeats one program, and compile time stays linear. */
+/* Where a trace without reads or optimizer's steps is cut.  The least context between calls LONG / 2 and LONG is the
+ * anchor, and the trace ends where that context comes again, or at LONGEST: a loop of up to LONG / 2 calls is then cut at
+ * the same place of each round and repeats one program, wherever it began. */
 #define LONG 1000
 #define LONGEST 1500
 
@@ -213,9 +214,23 @@ static bool ends_step(const call_op *op, const call_arg *args)
     return args[0].tag == CALL_TENSORS && args[0].n && args[0].t[0].defined && args[0].t[0].flags & CALL_LEAF;
 }
 
+static bool long_enough(trace *tr)
+{
+    if (tr->ncall < LONG / 2) {
+        tr->anchor = UINT64_MAX;
+        return false;
+    }
+    uint64_t here = trace_context(tr);
+    if (tr->ncall < LONG) {
+        if (here < tr->anchor) tr->anchor = here;
+        return false;
+    }
+    return here == tr->anchor || tr->ncall >= LONGEST;
+}
+
 static tpu_error *before_call(trace *tr, const call_op *op)
 {
-    bool longest = tr->ncall >= LONG && (tr->ncall >= LONGEST || trace_context(tr) % 64 == 0);
+    bool longest = long_enough(tr);
     if ((tr->boundary && !is_foreach(op)) || longest) {
         TPU_TRY(launch_cut(tr));
         launch_throttle();

@@ -286,7 +286,8 @@ static seen_offset offsets[OFFSETS];
 
 static bool offset_moves(const trace *tr, const tpu_type *base, const call_tensor *t, int64_t offset, int64_t *out_first)
 {
-    uint64_t key = trace_context(tr) ^ (uint64_t)(uintptr_t)base;
+    uint64_t key = trace_context(tr) ^ base->dtype;     /* by content: which offsets collide must not differ between processes */
+    for (int d = 0; d < base->rank; d++) key = (key ^ (uint64_t)base->dim[d]) * 0x9e3779b97f4a7c15ull;
     for (int d = 0; d < t->rank; d++) key = (key ^ (uint64_t)t->size[d] ^ (uint64_t)t->stride[d] << 20) * 0x9e3779b97f4a7c15ull;
     seen_offset *s = &offsets[(key ^ key >> 32) % OFFSETS];
     if (s->key != key) *s = (seen_offset){.key = key, .first = offset};

@@ -147,17 +147,19 @@ static uint32_t local_of(trace *tr, value *v)
     return v->local;
 }
 
-/* An equal call made before in this trace: its index, or -1.  Fills the place for this one. */
+/* An equal call made before in this trace: its index, or -1 and the free place for this one.  By content, never by address,
+ * and exact: what is merged decides which program a trace is, in every process alike [C2]. */
 static int64_t merge(trace *tr, const call_memo *m, size_t in0, uint64_t *out_slot)
 {
-    uint64_t h = (uint64_t)(uintptr_t)m;
+    uint64_t h = m->hash.lo;
     for (int i = 0; i < m->nin; i++) h = (h ^ tr->in[in0 + (size_t)i]) * 0x9e3779b97f4a7c15ull;
     uint64_t at = (h ^ h >> 31) & (SEEN - 1);
+    for (; tr->seen_epoch[at] == tr->epoch; at = (at + 1) & (SEEN - 1)) {
+        const trace_call *c = &tr->call[tr->seen[at]];
+        if (c->m == m && !memcmp(&tr->in[c->in0], &tr->in[in0], (size_t)m->nin * sizeof *tr->in)) return tr->seen[at];
+    }
     *out_slot = at;
-    if (tr->seen_epoch[at] != tr->epoch) return -1;
-    const trace_call *c = &tr->call[tr->seen[at]];
-    bool same = c->m == m && !memcmp(&tr->in[c->in0], &tr->in[in0], (size_t)m->nin * sizeof *tr->in);
-    return same ? (int64_t)tr->seen[at] : -1;
+    return -1;
 }
 
 static void give_results(trace *tr, const call_memo *m, uint32_t out0, value **out)
@@ -174,7 +176,7 @@ tpu_error *trace_append(trace *tr, const call_memo *m, value *const *in, const t
         tr->in[in0 + (size_t)i] = local_of(tr, in[i]);
     }
     uint64_t slot = 0;
-    if (m->pure && m->nin) {                            /* each tensor of zeros is its own: it may become an input */
+    if (m->pure && m->nin && tr->ncall < SEEN / 2) {                            /* each tensor of zeros is its own: it may become an input */
         int64_t twin = merge(tr, m, in0, &slot);
         if (twin >= 0) {
             launch_count_merged();

@@ -44,6 +44,7 @@ struct trace {
     uint64_t recent[8];                            /* hashes of the last calls: where we are in the program */
     uint32_t *seen; uint64_t *seen_epoch;          /* calls by content, to merge equal ones */
     bool boundary;                  /* an optimizer's step has just been recorded */
+    uint64_t anchor;                /* the least context of a stretch of calls: where a long trace is cut */
     trace *next;
 };
 
