@@ -2,6 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,6 +91,14 @@ bool mem_reserve(void *at, size_t *cap, size_t need, size_t size)
     memcpy(at, &p, sizeof p);
     *cap = n;
     return true;
+}
+
+/* A compiler leaves hundreds of MB of free pages behind, in heaps of threads that come back to them rarely. */
+void mem_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 /* ---- errors ---- */

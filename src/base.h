@@ -50,6 +50,7 @@ TPU_API int64_t mem_live(void);
 
 /* Grows *at to hold at least `need` items of `size` bytes, doubling; false if out of memory, then *at is unchanged. */
 bool mem_reserve(void *at, size_t *cap, size_t need, size_t size);
+void mem_trim(void);                                    /* free pages of the heap go back to the system */
 
 /* Arena: many small objects with one end.  One thread at a time. */
 typedef struct arena arena;

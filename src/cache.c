@@ -7,6 +7,8 @@
 
 #include "cache_disk.h"
 
+#define TRIM_SECONDS 0.2            /* compiles that took longer are followed by mem_trim, which costs milliseconds */
+
 /* A key that some thread is at work on; lives on that thread's stack. */
 typedef struct work { hash128 key; struct work *next; } work;
 
@@ -142,6 +144,7 @@ tpu_error *cache_get(cache *c, const char *code, size_t len, PJRT_LoadedExecutab
         more.written = !e && store(c, w.key, x);
     }
     end(c, &w, &more);
+    if (more.compile_seconds > TRIM_SECONDS) mem_trim();
     *out = x;
     return e;
 }

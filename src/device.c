@@ -132,6 +132,7 @@ tpu_error *device_upload(int device, const tpu_type *type, const void *host, con
     return buffer_from_host(pl.p, device, type, host, byte_strides, out);
 }
 
+bool device_is_host(void) { return pl.direct; }
 tpu_error *device_host_view(buffer *b, const char **at, char **copy) { return buffer_bytes(b, pl.direct, at, copy); }
 
 static double half(uint16_t h)

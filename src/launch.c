@@ -30,6 +30,7 @@ static uint64_t launches, dropped, merged;
 #define QUEUE 2                     /* programs that may wait while Python builds the next */
 #define FLIGHT 2                    /* launches that may be unfinished */
 #define FLIGHTS 16
+#define LARGE (16 << 20)            /* bytes in and out */
 static buffer *flight[FLIGHTS];     /* shared: one output of each of the last launches */
 static unsigned flight_at;
 
@@ -165,11 +166,13 @@ static void publish(batch *b, buffer **out)
     launches++;
 }
 
-/* At most FLIGHT launches are unfinished, so that memory stays bounded. */
-static void wait_flight(void)
+/* At most FLIGHT launches are unfinished, so that memory stays bounded; one, where the host's memory is the device's and
+ * the program large: the next would only hold its buffers while it waits for the same cores. */
+static void wait_flight(const program *p)
 {
+    unsigned most = device_is_host() && p->bytes > LARGE ? 1 : FLIGHT;
     engine_lock();
-    buffer *old = flight_at >= FLIGHT ? buffer_retain(flight[(flight_at - FLIGHT) % FLIGHTS]) : NULL;
+    buffer *old = flight_at >= most ? buffer_retain(flight[(flight_at - most) % FLIGHTS]) : NULL;
     engine_unlock();
     if (old) tpu_error_free(buffer_wait(old));
     buffer_release(old);
@@ -183,7 +186,7 @@ static tpu_error *launch(batch *b)
     tpu_error *e = input_error(b);
     engine_unlock();
     if (e) return e;
-    wait_flight();
+    wait_flight(p);
     int nin = p->nin + 3, nout = p->nout + 1;
     buffer **in = mem_new((size_t)(nin + nout) * sizeof *in), **out = in + nin;
     uint8_t *keep = mem_new((size_t)nin);

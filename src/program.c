@@ -158,10 +158,12 @@ static bool copy_ends(program *p, const trace *tr, const program_cut *cut)
     for (int i = 0; i < cut->nin; i++) {
         p->in[i] = tr->local[cut->in[i]]->type;
         p->alias[i] = cut->alias[i];
+        p->bytes += type_bytes(p->in[i]);
     }
     for (int i = 0; i < cut->nout; i++) {
         p->out[i] = tr->local[cut->out[i]]->type;
         p->out_id[i] = cut->id[cut->out[i]];
+        p->bytes += type_bytes(p->out[i]);
     }
     p->nin = cut->nin;
     p->nout = cut->nout;

@@ -24,6 +24,7 @@ typedef struct program {
     size_t ncall; program_call *call; uint32_t *ref;    /* recipe: ref holds the calls' input numbers */
     int nin; const tpu_type **in; int32_t *alias;
     int nout; const tpu_type **out; uint32_t *out_id;
+    int64_t bytes;                                      /* of inputs and outputs */
     int nnum[CALL_SLOT_CLASSES];
     int nguard; const char **guard;
     size_t dep_words; uint64_t *dep;                    /* an output's bits: the inputs, then the guards it depends on */
