@@ -14,7 +14,7 @@ struct batch {
     program *p;
     int device;
     value **in, **out;              /* shared, by the program's order */
-    trace_num *num;                 /* by class, each packed */
+    trace_num *num;                 /* by class */
     batch *next;
 };
 
@@ -53,7 +53,7 @@ static batch *batch_new(program *p, const trace *tr, const program_cut *cut)
 {
     batch *b = mem_new(sizeof *b);
     if (!b) return NULL;
-    size_t values = (size_t)(p->nin + p->nout) + 1, nums = (size_t)(p->nnum[0] + p->nnum[1] + p->nnum[2]) + 1;
+    size_t values = (size_t)(p->nin + p->nout) + 1, nums = (size_t)program_numbers_of(p) + 1;
     b->in = mem_new(values * sizeof *b->in);
     b->num = mem_new(nums * sizeof *b->num);
     if (!b->in || !b->num) {
@@ -187,9 +187,9 @@ static tpu_error *launch(batch *b)
     engine_unlock();
     if (e) return e;
     wait_flight(p);
-    int nin = p->nin + 3, nout = p->nout + 1;
+    int nin = p->nin + program_numbers_of(p), nout = p->nout + 1;
     buffer **in = mem_new((size_t)(nin + nout) * sizeof *in), **out = in + nin;
-    uint8_t *keep = mem_new((size_t)nin);
+    uint8_t *keep = mem_new((size_t)nin + 1);
     if (!in || !keep) {
         mem_free(in);
         mem_free(keep);

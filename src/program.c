@@ -228,19 +228,12 @@ tpu_error *program_find(const trace *tr, const program_cut *cut, program **out)
 /* ---- StableHLO ---- */
 static const tpu_dtype class_type[] = {TPU_F32, TPU_I64, TPU_F64};
 
-/* The packed numbers as scalars, in the order the calls ask. */
-static hlo unpack(hlo_fn *f, hlo packed, int at)
-{
-    hlo one = hlo_count(f, packed) == 1 ? packed : hlo_slice_dim(f, packed, 0, at, at + 1, 1);
-    return hlo_reshape(f, one, 0, NULL);
-}
-
-typedef struct lowering { hlo_fn *f; hlo *val, *slot, *result, *guard; hlo packed[CALL_SLOT_CLASSES]; int used[CALL_SLOT_CLASSES]; int nguard; } lowering;
+typedef struct lowering { hlo_fn *f; hlo *val, *slot, *result, *guard; hlo *number[CALL_SLOT_CLASSES]; /* the next of each class */ int nguard; } lowering;
 
 static void lower_call(const program *p, const program_call *c, lowering *l, const hlo *in)
 {
     const call_memo *m = c->m;
-    for (int k = 0; k < m->nslot; k++) l->slot[k] = unpack(l->f, l->packed[m->slot[k].cls], l->used[m->slot[k].cls]++);
+    for (int k = 0; k < m->nslot; k++) l->slot[k] = *l->number[m->slot[k].cls]++;
     call_lower(m, l->f, in, l->slot, l->result);
     if (hlo_failed(l->f)) return;
     for (int r = 0, at = 0; r < m->nresult; r++)
@@ -291,7 +284,17 @@ static uint32_t *last_uses(const program *p, size_t nvalue)
     return last;
 }
 
-static void lower_all(const program *p, lowering *l, hlo *in)
+/* A parameter a number, though few bytes: kernels that are equal but for their numbers are then one kernel to XLA, which
+ * compiles it once; slices of a packed vector would differ by their offsets. */
+static void number_params(const program *p, lowering *l, hlo *number)
+{
+    for (int cls = 0; cls < CALL_SLOT_CLASSES; cls++) {
+        l->number[cls] = number;
+        for (int i = 0; i < p->nnum[cls]; i++) *number++ = hlo_param(l->f, type_scalar(class_type[cls]));
+    }
+}
+
+static void lower_all(const program *p, lowering *l, hlo *in, hlo *number)
 {
     size_t nvalue = value_count(p);
     uint32_t *last = p->ncall > 2 * STRETCH ? last_uses(p, nvalue) : NULL;
@@ -299,8 +302,7 @@ static void lower_all(const program *p, lowering *l, hlo *in)
         l->val[i] = hlo_param(l->f, *p->in[i]);
         if (p->alias[i] >= 0) hlo_param_alias(l->f, l->val[i], p->alias[i]);
     }
-    for (int cls = 0; cls < CALL_SLOT_CLASSES; cls++)
-        if (p->nnum[cls]) l->packed[cls] = hlo_param(l->f, type_make(class_type[cls], 1, (int64_t[]){p->nnum[cls]}));
+    number_params(p, l, number);
     for (size_t i = 0; i < p->ncall && !hlo_failed(l->f); i++) {
         const program_call *c = &p->call[i];
         if (last && i && i % STRETCH == 0 && results_of(c->m)) cut_fusion(p, i, last, nvalue, l);
@@ -314,7 +316,7 @@ tpu_error *program_text(const program *p, hlo_target target, text *out)
 {
     size_t n = value_count(p) + 1, w = widest(p) + 1;
     hlo_fn *f = hlo_new(target);
-    hlo *all = mem_new((n + 3 * w + (size_t)(p->nguard + p->nout) + 2) * sizeof *all);
+    hlo *all = mem_new((n + 3 * w + (size_t)(p->nguard + p->nout + program_numbers_of(p)) + 2) * sizeof *all);
     if (!f || !all) {
         hlo_free(f);
         mem_free(all);
@@ -322,7 +324,7 @@ tpu_error *program_text(const program *p, hlo_target target, text *out)
     }
     lowering l = {.f = f, .val = all, .slot = all + n, .result = all + n + w, .guard = all + n + 3 * w};
     hlo *ends = l.guard + p->nguard;
-    lower_all(p, &l, all + n + 2 * w);
+    lower_all(p, &l, all + n + 2 * w, ends + p->nout + 1);
     int nend = 0;
     tpu_error *e = hlo_error(f);
     if (!e) {

@@ -36,6 +36,7 @@ typedef struct program {
 /* With the lock held. */
 tpu_error *program_cut_of(trace *tr, program_cut *out_cut) TPU_MUST_USE;
 tpu_error *program_find(const trace *tr, const program_cut *cut, program **out_p) TPU_MUST_USE; /* borrowed, lives for ever */
+static inline int program_numbers_of(const program *p) { return p->nnum[0] + p->nnum[1] + p->nnum[2]; }
 void program_numbers(const trace *tr, const program_cut *cut, trace_num *out_num);
 void program_stats(engine_stats *s);
 /* Gives each output value the faults it depends on: of the guards and of the inputs. */
@@ -43,8 +44,8 @@ void fault_of_launch(const program *p, value *const *in, buffer *take_flags, val
 
 /* Without the lock, by the one who launches. */
 tpu_error *program_ready(program *p) TPU_MUST_USE;      /* compiles or loads; waits */
-tpu_error *program_upload(const program *p, const trace_num *num, int device, buffer **out_packed) TPU_MUST_USE; /* shared, one a class or NULL */
-/* in: the inputs, then the packed numbers; keep[i]: may not be donated; out: nout buffers, then the flags of the guards. */
+tpu_error *program_upload(const program *p, const trace_num *num, int device, buffer **out_number) TPU_MUST_USE; /* shared, one a number */
+/* in: the inputs, then the numbers; keep[i]: may not be donated; out: nout buffers, then the flags of the guards. */
 tpu_error *program_run(program *p, int device, buffer *const *in, const uint8_t *keep, buffer **out) TPU_MUST_USE; /* shared */
 /* StableHLO of the program, for tests, plans and dumps. */
 tpu_error *program_text(const program *p, hlo_target target, text *out) TPU_MUST_USE;

@@ -373,9 +373,10 @@ static void lerp(op_ctx *c)
         return;
     }
     hlo x = operand(c, 0, t), e = operand(c, 1, t), w = op_in_as(c, 2, dtype_compute(t));
-    hlo_broadcast3(f, &x, &e, &w);
-    hlo d = minus(f, e, x), near = plus(f, x, times(f, w, d)), far = minus(f, e, times(f, d, k_minus(f, 1, w)));
-    op_out_as(c, hlo_select(f, compare_k(f, "LT", magnitude(f, w), 0.5), near, far), t);
+    hlo near = compare_k(f, "LT", magnitude(f, w), 0.5), part = hlo_select(f, near, w, negate(f, k_minus(f, 1, w)));
+    hlo_broadcast3(f, &x, &e, &part);
+    if (hlo_rank(f, near)) near = hlo_broadcast_to(f, near, hlo_type(f, x));
+    op_out_as(c, plus(f, hlo_select(f, near, x, e), times(f, part, minus(f, e, x))), t);
 }
 
 /* addcmul(self, t1, t2, value), addcdiv */
