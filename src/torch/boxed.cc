@@ -268,7 +268,7 @@ void Row::give_back(const engine_result& r, Stack* stack, size_t begin) const {
   for (IValue& v : out) stack->push_back(std::move(v));
 }
 
-void Row::operator()(const OperatorHandle& h, DispatchKeySet, Stack* stack) const {
+void Row::operator()(const OperatorHandle& h, DispatchKeySet keys, Stack* stack) const {
   const size_t n = static_cast<size_t>(op->nargs), begin = stack->size() - n;
   use_owner();
   if (contracts) use_precision();
@@ -293,7 +293,8 @@ void Row::operator()(const OperatorHandle& h, DispatchKeySet, Stack* stack) cons
   if (C10_UNLIKELY(e != nullptr)) {
     if (tpu_error_code(e) == TPU_UNIMPLEMENTED) {       // the row does not take these arguments; the CPU may
       tpu_error_free(e);
-      boxed_fallback(h, stack);
+      if (takes_indices && expand_masks(stack, begin)) operator()(h, keys, stack);
+      else boxed_fallback(h, stack);
       return;
     }
     explain(e, *stack, begin);

@@ -41,6 +41,7 @@ struct Row final : c10::OperatorKernel {
   void give_back(const engine_result& r, torch::jit::Stack* stack, size_t begin) const;
 };
 
+bool expand_masks(torch::jit::Stack* stack, size_t begin); // of index and index_put; false: there are none (sized.cc)
 void to_meta(torch::jit::Stack& s);                     // device tensors become Meta tensors (fallback.cc)
 
 }  // namespace glue
