@@ -376,6 +376,17 @@ void hash_hex(hash128 h, char out[33])
     out[32] = '\0';
 }
 
+/* ---- place ---- */
+static void (*place)(char *out, size_t room);
+
+void place_set(void (*fn)(char *out, size_t room)) { place = fn; }
+
+void place_words(char *out, size_t room)
+{
+    if (room) *out = '\0';
+    if (place && room) place(out, room);
+}
+
 /* ---- log ---- */
 
 int log_level(void)

@@ -81,6 +81,10 @@ static inline hash128 hash_word(hash128 h, uint64_t w)
 }
 void hash_hex(hash128 h, char out[33]);
 
+/* Where the user's program stands, told by whoever knows (the Python module). */
+TPU_API void place_set(void (*fn)(char *out, size_t room));
+TPU_API void place_words(char *out, size_t room);       /* "file.py:12"; "a backward pass" without a Python frame; "" if nobody knows */
+
 /* Log lines go to stderr as "tputorch: ...".  Level from TPUTORCH_LOG: 0 quiet, 1 warnings (default), 2 info, 3 debug. */
 TPU_API void log_warn(const char *fmt, ...) TPU_PRINTF(1, 2);
 TPU_API void log_info(const char *fmt, ...) TPU_PRINTF(1, 2);

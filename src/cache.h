@@ -20,9 +20,4 @@ void cache_get_stats(cache *c, cache_stats *out);
 const char *cache_dir(const cache *c);                  /* borrowed; "" without a disk */
 void cache_set_bound(cache *c, int64_t bytes);          /* default 4 GB; beyond it what was used longest ago is removed */
 
-/* ---- a folder as such, for the command line ---- */
-TPU_API int64_t cache_prune(const char *dir, int64_t keep_bytes); /* entries removed */
-/* out_bad: a line "name why" for every entry that would not be used. */
-TPU_API tpu_error *cache_verify(const char *dir, int64_t *out_good, text *out_bad) TPU_MUST_USE;
-
 #endif

@@ -263,7 +263,7 @@ bool disk_write(disk *d, hash128 key, const char *blob, size_t len)
 }
 
 /* ---- for the command line ---- */
-int64_t cache_prune(const char *dir, int64_t keep_bytes)
+int64_t folder_prune(const char *dir, int64_t keep_bytes)
 {
     int64_t left;
     return prune(dir, keep_bytes, &left);
@@ -281,7 +281,7 @@ static bool hex_key(const char *name, hash128 *out)
     return true;
 }
 
-tpu_error *cache_verify(const char *dir, int64_t *out_good, text *out_bad)
+tpu_error *folder_verify(const char *dir, int64_t *out_good, text *out_bad)
 {
     DIR *d = opendir(dir);
     if (!d) return tpu_fail(TPU_NOT_FOUND, "%s: %s", dir, strerror(errno));

@@ -21,4 +21,9 @@ bool disk_read(disk *d, hash128 key, char **out_file, const char **out_blob, siz
 bool disk_write(disk *d, hash128 key, const char *blob, size_t len); /* false: not kept; never fails the caller */
 void disk_drop(disk *d, hash128 key, const char *why);  /* removes a bad entry, says so once */
 
+/* ---- a folder as such, for the command line ---- */
+TPU_API int64_t folder_prune(const char *dir, int64_t keep_bytes); /* entries removed */
+/* out_bad: a line "name why" for every entry that would not be used. */
+TPU_API tpu_error *folder_verify(const char *dir, int64_t *out_good, text *out_bad) TPU_MUST_USE;
+
 #endif

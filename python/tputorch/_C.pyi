@@ -25,3 +25,5 @@ def set_precision(passes: str) -> None: ...   # "highest", "high" or "medium", a
 def row_names() -> list[str]: ...             # every ATen name that has a row
 def plugin() -> dict[str, str | int | bool]: ...       # path, version, api, cache, tpu: of the loaded plugin
 def program_text(i: int, target: str) -> str | None: ...  # StableHLO of the i-th program for "cpu" or "tpu"; None past the last
+def cache_verify(folder: str) -> tuple[int, str]: ...   # good entries; a line "name why" for each that would not be used
+def cache_prune(folder: str, keep_bytes: int) -> int: ...  # entries removed, what was used longest ago first

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tputorch doctor | cache ls|stats|verify|prune."""
+"""tputorch doctor | cache ls|stats|verify|prune|export|import."""
 
 import argparse
 import os
 import platform
 import sys
+import tarfile
 import time
 
 
@@ -107,45 +108,83 @@ def _cache_size(folder: str) -> tuple[int, int]:
     return len(files), sum(st.st_size for _, st in files)
 
 
+def _cache_ls(folder: str, args: argparse.Namespace) -> int:
+    for path, st in _cache_files(folder):
+        print(f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(st.st_mtime))}  {st.st_size:>10}  {os.path.relpath(path, folder)}")
+    return 0
+
+
+def _cache_stats(folder: str, args: argparse.Namespace) -> int:
+    n, size = _cache_size(folder)
+    print(f"{folder}: {n} entries, {size / 2**20:.1f} MB")
+    return 0
+
+
+def _cache_verify(folder: str, args: argparse.Namespace) -> int:
+    from . import _C
+
+    good, bad = _C.cache_verify(folder)
+    print(bad, end="")
+    print(f"{folder}: {good} good, {len(bad.splitlines())} bad")
+    return 1 if bad else 0
+
+
+def _cache_prune(folder: str, args: argparse.Namespace) -> int:
+    from . import _C
+
+    gone = _C.cache_prune(folder, args.keep_mb * 2**20)
+    print(f"{gone} entries removed, {_cache_size(folder)[1] / 2**20:.1f} MB kept")
+    return 0
+
+
+def _cache_export(folder: str, args: argparse.Namespace) -> int:
+    """A plain tar of the entries, for another machine of the same kind."""
+    files = _cache_files(folder)
+    with tarfile.open(args.file, "w") as tar:
+        for path, _ in files:
+            tar.add(path, os.path.basename(path))
+    print(f"{args.file}: {len(files)} entries, {os.path.getsize(args.file) / 2**20:.1f} MB")
+    return 0
+
+
+def _cache_import(folder: str, args: argparse.Namespace) -> int:
+    """Entries of an exported file join the cache when their checksums hold.  They are native code: import what you trust."""
+    import tempfile
+
+    from . import _C
+
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as new:
+        with tarfile.open(args.file) as tar:
+            tar.extractall(new, filter="data")
+        good, bad = _C.cache_verify(new)
+        damaged = {line.split()[0] for line in bad.splitlines()}
+        for name in os.listdir(new):
+            if name not in damaged and len(name) == 32:
+                os.replace(os.path.join(new, name), os.path.join(folder, name))
+    print(f"{folder}: {good} entries imported, {len(damaged)} refused")
+    return 1 if damaged else 0
+
+
+_CACHE = {"ls": _cache_ls, "stats": _cache_stats, "verify": _cache_verify, "prune": _cache_prune, "export": _cache_export,
+          "import": _cache_import}
+
+
 def cache(args: argparse.Namespace) -> int:
     from . import _plugin
 
     folder = _plugin.cache_folder()
-    if not folder or not os.path.isdir(folder):
+    if args.verb in ("export", "import") and not args.file:
+        print(f"tputorch cache {args.verb} FILE: which file?", file=sys.stderr)
+        return 2
+    if not folder or (args.verb != "import" and not os.path.isdir(folder)):
         print(f"no cache at {folder or '(off)'}")
-        return 0
-    files = _cache_files(folder)
-    if not files:
-        print(f"{folder}: empty")
-    elif args.verb == "ls":
-        for path, st in files:
-            print(f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(st.st_mtime))}  {st.st_size:>10}  {os.path.relpath(path, folder)}")
-    elif args.verb == "prune":
-        keep = args.keep_mb * 2**20
-        total = sum(st.st_size for _, st in files)
-        gone = 0
-        for path, st in files:  # oldest first
-            if total <= keep:
-                break
-            try:
-                os.unlink(path)
-            except OSError as e:
-                print(f"cannot remove {path}: {e.strerror}")
-                continue
-            total -= st.st_size
-            gone += 1
-        print(f"{gone} entries removed, {total / 2**20:.1f} MB kept")
-    else:
-        total = sum(st.st_size for _, st in files)
-        print(f"{folder}: {len(files)} entries, {total / 2**20:.1f} MB")
-        if args.verb == "verify":
-            from . import _C
-
-            check = getattr(_C, "cache_verify", None)
-            bad = check(folder) if check else []
-            print(f"{len(bad)} damaged" if check else "entries are checked whenever one is read")
-            return 1 if bad else 0
-    return 0
+        return 0 if args.verb in ("ls", "stats") else 1
+    try:
+        return _CACHE[args.verb](folder, args)
+    except (OSError, RuntimeError, tarfile.TarError) as e:
+        print(f"tputorch cache {args.verb}: {e}", file=sys.stderr)
+        return 1
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -153,7 +192,8 @@ def main(argv: list[str] | None = None) -> int:
     sub = ap.add_subparsers(dest="command", required=True)
     sub.add_parser("doctor", help="is everything here, and does it work?").set_defaults(run=doctor)
     c = sub.add_parser("cache", help="the compile cache")
-    c.add_argument("verb", choices=["ls", "stats", "verify", "prune"])
+    c.add_argument("verb", choices=list(_CACHE))
+    c.add_argument("file", nargs="?", help="export, import: the tar file")
     c.add_argument("--keep-mb", type=int, default=0, help="prune: the newest entries up to this size stay")
     c.set_defaults(run=cache)
     args = ap.parse_args(argv)

@@ -356,12 +356,15 @@ def compile_count() -> int:
     return int(_C.stats()["compiles"])
 
 
-def fallbacks(reset: bool = False) -> dict[str, int]:
-    """Ops that ran on the CPU because they have no row, with the number of calls [F1]."""
-    counts = dict(entry.rsplit("=", 1) for entry in torch.ops.tpu.fallbacks())
+def fallbacks(reset: bool = False) -> dict[str, dict[str, int]]:
+    """Ops that ran on the CPU because they have no row: op -> line of the program ("train.py:12") -> calls [F1]."""
+    counts: dict[str, dict[str, int]] = {}
+    for entry in torch.ops.tpu.fallbacks():
+        name, n, line = entry.split("=", 2)
+        counts.setdefault(name, {})[line] = int(n)
     if reset:
         torch.ops.tpu.reset_fallbacks()
-    return {name: int(n) for name, n in counts.items()}
+    return counts
 
 
 def set_fallback_mode(mode: str) -> None:

@@ -2,8 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "cache_disk.h"
 #include "engine.h"
 
 static PyObject *out_of_memory;     /* torch.OutOfMemoryError, found at the first need */
@@ -222,13 +224,73 @@ NAME(plugin)
 }
 
 #define ROW(f) {#f, f, METH_VARARGS, NULL}
+/* ---- the cache's folder, with or without a device ---- */
+NAME(cache_verify)
+{
+    const char *dir;
+    int64_t good = 0;
+    text bad = {0};
+    if (!PyArg_ParseTuple(args, "s", &dir)) return NULL;
+    tpu_error *e = folder_verify(dir, &good, &bad);
+    PyObject *r = e ? give(e) : Py_BuildValue("Ls#", (long long)good, bad.at ? bad.at : "", (Py_ssize_t)bad.len);
+    text_free(&bad);
+    return r;
+}
+
+NAME(cache_prune)
+{
+    const char *dir;
+    long long keep;
+    if (!PyArg_ParseTuple(args, "sL", &dir, &keep)) return NULL;
+    return PyLong_FromLongLong(folder_prune(dir, keep));
+}
+
+/* ---- the line of the user's program that is being executed ---- */
+static bool inside(const char *file) { return strstr(file, "/torch/") || strstr(file, "/tputorch/"); }
+
+static PyObject *attribute(PyObject *take_o, const char *name)
+{
+    PyObject *r = take_o ? PyObject_GetAttrString(take_o, name) : NULL;
+    Py_XDECREF(take_o);
+    return r;
+}
+
+static void place(char *out, size_t room)
+{
+    if (!Py_IsInitialized()) return;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *type, *value, *trace, *frame = (PyObject *)PyEval_GetFrame();
+    PyErr_Fetch(&type, &value, &trace);                 /* an exception on its way stays */
+    Py_XINCREF(frame);
+    snprintf(out, room, "a backward pass");
+    while (frame && frame != Py_None) {
+        PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame), *name = attribute(code, "co_filename");
+        PyObject *bytes = name ? PyUnicode_EncodeFSDefault(name) : NULL;
+        const char *file = bytes ? PyBytes_AsString(bytes) : NULL;
+        if (file) snprintf(out, room, "%s:%d", file, PyFrame_GetLineNumber((PyFrameObject *)frame));
+        bool found = file && !inside(file);
+        Py_XDECREF(bytes);
+        Py_XDECREF(name);
+        if (found) break;
+        frame = attribute(frame, "f_back");
+    }
+    Py_XDECREF(frame);
+    PyErr_Restore(type, value, trace);
+    PyGILState_Release(state);
+}
+
 static PyMethodDef methods[] = {
     ROW(configure), ROW(start), ROW(started), ROW(forked), ROW(stop), ROW(device_count), ROW(current_device), ROW(set_device), ROW(device_name),
     ROW(synchronize), ROW(flush), ROW(get_mode), ROW(set_mode), ROW(memory_stats), ROW(memory_reset_peak), ROW(memory_set_limit),
-    ROW(memory_words), ROW(stats), ROW(set_precision), ROW(row_names), ROW(program_text), ROW(plugin), {NULL, NULL, 0, NULL},
+    ROW(memory_words), ROW(stats), ROW(set_precision), ROW(row_names), ROW(program_text), ROW(plugin),
+    ROW(cache_verify), ROW(cache_prune), {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_C", "tputorch's C core", -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__C(void);
-PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__C(void)
+{
+    place_set(place);
+    return PyModule_Create(&module);
+}

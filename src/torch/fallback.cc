@@ -47,7 +47,7 @@ void to_meta(Stack& s) {
 
 // ---- counting ----
 static std::mutex mutex;
-static std::map<std::string, uint64_t> counts;
+static std::map<std::string, std::map<std::string, uint64_t>> counts;   // by op, then by line
 enum class Mode { Warn, Quiet, Error };
 
 static Mode mode_from(const char* s) {
@@ -56,13 +56,20 @@ static Mode mode_from(const char* s) {
 }
 static Mode mode = mode_from(std::getenv("TPUTORCH_FALLBACK"));
 
-static void note(const std::string& name) {
-  TORCH_CHECK_NOT_IMPLEMENTED(mode != Mode::Error, name, " has no tpu form for these arguments and TPUTORCH_FALLBACK=error forbids the CPU; unset it, or write a row "
-                              "(docs/adding-an-op.md)");
+static std::string name_of(const OperatorHandle& op) {
+  const auto& s = op.schema();
+  return s.overload_name().empty() ? s.name() : s.name() + "." + s.overload_name();
+}
+
+static void count_call(const OperatorHandle& op) {
+  const std::string name = name_of(op);
+  char line[512];
+  place_words(line, sizeof line);
   bool first;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    first = counts[name]++ == 0;
+    first = counts.count(name) == 0;
+    counts[name][line]++;
   }
   if (first && mode == Mode::Warn)
     TORCH_WARN(name, " has no tpu form for these arguments and runs on the CPU: its inputs are copied there and back at each call (torch.tpu.fallbacks() counts them)");
@@ -108,12 +115,13 @@ struct Borrowed {
 
 void boxed_fallback(const OperatorHandle& op, Stack* stack) {
   use_owner();
-  const auto& s = op.schema();
-  note(s.overload_name().empty() ? s.name() : s.name() + "." + s.overload_name());
-  const size_t begin = stack->size() - s.arguments().size();
+  TORCH_CHECK_NOT_IMPLEMENTED(mode != Mode::Error, name_of(op), " has no tpu form for these arguments and TPUTORCH_FALLBACK=error forbids the CPU; unset it, or write "
+                              "a row (docs/adding-an-op.md)");
+  const size_t begin = stack->size() - op.schema().arguments().size();
   replace_generator(op, stack, begin);
   Borrowed cpu_generator(op);
   at::native::cpu_fallback(op, stack);
+  count_call(op);                                       // not before: what the CPU refuses has not run there
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>()); }
@@ -122,7 +130,8 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 static std::vector<std::string> list_fallbacks() {
   std::lock_guard<std::mutex> lock(mutex);
   std::vector<std::string> out;
-  for (const auto& [name, n] : counts) out.push_back(name + "=" + std::to_string(n));
+  for (const auto& [name, lines] : counts)
+    for (const auto& [line, n] : lines) out.push_back(name + "=" + std::to_string(n) + "=" + line);
   return out;
 }
 

@@ -1,6 +1,7 @@
 /* test_cache.c - executables on disk: found again, never believed when damaged, shared by threads and processes.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cache.h"
+#include "cache_disk.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -231,13 +232,13 @@ TEST(a_folder_is_verified_and_pruned)
         int64_t good = 0;
         text bad = {0};
         if (c && get(c, pl, 1) && get(c, pl, 2)) {
-            CHECK_OK(cache_verify(folder, &good, &bad));
+            CHECK_OK(folder_verify(folder, &good, &bad));
             CHECK(good == 2 && !bad.len);
             files(flip_end);
-            tpu_error *e = cache_verify(folder, &good, &bad);
+            tpu_error *e = folder_verify(folder, &good, &bad);
             if (!e) CHECK(good == 0 && bad.len == 2 * (32 + sizeof " damaged"));
             CHECK_OK(e);
-            int64_t gone = cache_prune(folder, 0);
+            int64_t gone = folder_prune(folder, 0);
             CHECK(gone == 2 && files(NULL) == 0);
         }
         text_free(&bad);
