@@ -39,7 +39,9 @@ class Result:
 def run_python(code: str, timeout: float = 300, **env: str) -> Result:
     """Runs the code in a process of its own; a variable set to "" is removed."""
     e = {k: v for k, v in {**os.environ, **env}.items() if v != ""}
-    p = subprocess.run([sys.executable, "-c", code], env=e, capture_output=True, text=True, timeout=timeout, errors="replace")
+    p = subprocess.run(
+        [sys.executable, "-c", code], env=e, capture_output=True, text=True, timeout=timeout, errors="replace"
+    )
     return Result(p.returncode, p.stdout, p.stderr)
 
 
@@ -105,3 +107,21 @@ def fresh_cache(tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def tpu_compile():
+    if "libtpu" not in plugin_files():
+        pytest.skip("libtpu is not installed")
+    subprocess.run(
+        ["cmake", "--build", str(ROOT / "build"), "--target", "tpu_compile"], check=True, capture_output=True
+    )
+    env = dict(os.environ, TPU_SKIP_MDS_QUERY="1", ALLOW_MULTIPLE_LIBTPU_LOAD="1", TPU_LOG_DIR="disabled")
+
+    def run(files):
+        cmd = [str(ROOT / "build" / "tpu_compile"), plugin_files()["libtpu"], "v6e:1x1", *map(str, files)]
+        p = subprocess.run(cmd, env=env, capture_output=True, text=True, timeout=900, errors="replace")
+        assert p.returncode == 0, p.stdout[-3000:] + p.stderr[-1000:]
+        assert p.stdout.count("ok ") == len(files)
+
+    return run

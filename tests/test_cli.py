@@ -11,8 +11,12 @@ import pytest
 @pytest.fixture
 def tputorch(fresh_cache):
     def run(*args, **env):
-        return subprocess.run([sys.executable, "-m", "tputorch", *args], capture_output=True, text=True,
-                              env={**os.environ, "TPUTORCH_CACHE": str(fresh_cache), **env})
+        return subprocess.run(
+            [sys.executable, "-m", "tputorch", *args],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TPUTORCH_CACHE": str(fresh_cache), **env},
+        )
 
     return run
 
@@ -58,7 +62,9 @@ def test_prune(tputorch, python, fresh_cache):
     assert "0 good" in tputorch("cache", "verify").stdout
 
 
-@pytest.mark.parametrize("args", [("cache", "import", "no-such-file"), ("cache", "import", __file__), ("cache", "export")])
+@pytest.mark.parametrize(
+    "args", [("cache", "import", "no-such-file"), ("cache", "import", __file__), ("cache", "export")]
+)
 def test_bad_arguments_end_in_a_sentence(tputorch, args):
     p = tputorch(*args)
     assert p.returncode and "Traceback" not in p.stderr and p.stderr.strip()

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 LIST = Path(__file__).resolve().parent / "ops.txt"
+PROGRAMS = Path(__file__).resolve().parent / "tools" / "op_programs.py"
 OPCOV = Path(__file__).resolve().parent / "tools" / "opcov.py"
 SHARDS = 8
 
 
 def names() -> list[str]:
-    return LIST.read_text().split() if LIST.exists() else []
+    return LIST.read_text().split()
 
 
 def test_there_are_enough_rows():
@@ -26,11 +27,27 @@ def test_there_are_enough_rows():
 
     rows = _C.row_names()
     assert len(rows) == len(set(rows)) >= 250
+    assert len(names()) >= 250
 
 
 def run(ops: list[str], out: Path, dtypes: str, modes: str, samples: int) -> list[dict]:
-    cmd = [sys.executable, str(OPCOV), "--init", "tputorch", "--ops", ",".join(ops), "--dtypes", dtypes, "--modes", modes,
-           "--samples", str(samples), "--out", str(out), "--fresh"]
+    cmd = [
+        sys.executable,
+        str(OPCOV),
+        "--init",
+        "tputorch",
+        "--ops",
+        ",".join(ops),
+        "--dtypes",
+        dtypes,
+        "--modes",
+        modes,
+        "--samples",
+        str(samples),
+        "--out",
+        str(out),
+        "--fresh",
+    ]
     p = subprocess.run(cmd, env={**os.environ, "TPUTORCH_FALLBACK": "error"}, capture_output=True, text=True)
     assert out.exists(), p.stdout[-2000:] + p.stderr[-2000:]
     return [json.loads(line) for line in out.read_text().splitlines()]
@@ -40,12 +57,25 @@ def run(ops: list[str], out: Path, dtypes: str, modes: str, samples: int) -> lis
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_ops_float32(shard, tmp_path):
     ops = names()[shard::SHARDS]
-    if not ops:
-        pytest.skip("tests/ops.txt lists nothing")
     got = run(ops, tmp_path / "got.jsonl", "float32", "forward,inplace,backward", 3)
     bad = [r for r in got if r["status"] not in ("ok", "skip")]
-    assert not bad, "\n".join(f"{r['op']} {r['variant']} {r['mode']}: {r['status']} {r.get('msg', '')[:200]}" for r in bad)
+    assert not bad, "\n".join(
+        f"{r['op']} {r['variant']} {r['mode']}: {r['status']} {r.get('msg', '')[:200]}" for r in bad
+    )
     assert any(r["status"] == "ok" for r in got)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(SHARDS // 2))
+def test_ops_compile_for_v6e(shard, tmp_path, tpu_compile):
+    """[T1]: the programs of the same ops, forward and backward, through the TPU's own compiler."""
+    ops = names()[shard :: SHARDS // 2]
+    env = {**os.environ, "TPUTORCH_FALLBACK": "error"}
+    p = subprocess.run([sys.executable, str(PROGRAMS), str(tmp_path), *ops], env=env, capture_output=True, text=True)
+    assert p.returncode == 0, p.stdout[-2000:] + p.stderr[-2000:]
+    files = sorted(tmp_path.glob("*.mlir"))
+    assert len(files) > len(ops) // 2
+    tpu_compile(files)
 
 
 @pytest.mark.long

@@ -76,7 +76,11 @@ def test_a_masked_read_has_a_gradient():
     torch.testing.assert_close(x.grad, y.grad.cpu())
 
 
-@pytest.mark.parametrize("x", [REAL, WHOLE, torch.tensor([1e-9, 1e9, float("nan")]), torch.randn(100, 100), REAL > 0], ids=lambda x: str(x.shape))
+@pytest.mark.parametrize(
+    "x",
+    [REAL, WHOLE, torch.tensor([1e-9, 1e9, float("nan")]), torch.randn(100, 100), REAL > 0],
+    ids=lambda x: str(x.shape),
+)
 def test_printing_runs_on_the_device(x):
     torch.tpu.fallbacks(reset=True)
     assert re.sub(r",\s*device='tpu:0'", "", repr(x.to("tpu"))).split() == repr(x).split()
