@@ -30,6 +30,23 @@ def test_there_are_enough_rows():
     assert len(names()) >= 250
 
 
+def test_no_row_is_out_of_reach():
+    """A row that no overload leads to is dead: PyTorch's composite kernel hides it (OP_COMPOSITE) or its name is wrong."""
+    import torch
+    from tputorch import _C
+
+    def reached(name: str) -> bool:
+        base, _, overload = name.partition(".")
+        forms = [name, f"{base}_" + (f".{overload}" if overload else ""), f"{base}.out", f"{base}.{overload}_out"]
+        return any(torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{n}", "PrivateUse1") for n in forms if exists(n))
+
+    def exists(name: str) -> bool:
+        base, _, overload = name.partition(".")
+        return any(s.overload_name == overload for s in torch._C._jit_get_schemas_for_operator("aten::" + base))
+
+    assert [n for n in _C.row_names() if not n.startswith("tpu::") and not reached(n)] == []
+
+
 def run(ops: list[str], out: Path, dtypes: str, modes: str, samples: int) -> list[dict]:
     cmd = [
         sys.executable,

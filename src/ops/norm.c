@@ -205,7 +205,7 @@ static void group_norm_backward(op_ctx *c)
 const op_row ops_norm[] = {
     { "native_layer_norm",           layer_norm },
     { "native_layer_norm_backward",  layer_norm_backward },
-    { "_fused_rms_norm",             rms_norm },
+    { "_fused_rms_norm",             rms_norm, NULL, OP_COMPOSITE },
     { "_fused_rms_norm_backward",    rms_norm_backward },
     { "native_group_norm",           group_norm },
     { "native_group_norm_backward",  group_norm_backward },
