@@ -161,6 +161,18 @@ static void addr(op_ctx *c)
     op_out_as(c, accumulate(c, 0, hlo_matmul(f, as_column(f, x), hlo_unsqueeze(f, y, 0), m), 3, 4), t);
 }
 
+/* _compute_linear_combination(input [n, ...], coefficients [m, n]) -> [m, ...] */
+static void linear_combination(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    hlo x = op_in(c, 0), k = op_in(c, 1);
+    tpu_type t = hlo_type(f, x);
+    int64_t n = hlo_dim(f, x, 0);
+    hlo rows = hlo_reshape(f, x, 2, (int64_t[]){n, n ? hlo_count(f, x) / n : 0});
+    t.dim[0] = hlo_dim(f, k, 0);
+    op_out(c, hlo_reshape(f, hlo_matmul(f, k, rows, (tpu_dtype)t.dtype), t.rank, t.dim));
+}
+
 /* clang-format off */
 const op_row ops_matmul[] = {
     { "mm",                mm },
@@ -174,6 +186,7 @@ const op_row ops_matmul[] = {
     { "dot",               dot },
     { "vdot",              dot, "conj" },
     { "addr",              addr },
+    { "_compute_linear_combination", linear_combination },
     { NULL },
 };
 /* clang-format on */
