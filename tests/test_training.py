@@ -2,7 +2,14 @@
 """Training settles on a fixed set of programs, and the next process compiles nothing: counted by a plugin that stands
 between the product and the compiler, not by our own counter."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
+
+from conftest import ROOT, plugin_files
 
 LOOP = """
 import torch, tputorch, struct, os
@@ -69,16 +76,41 @@ print(*[v.hex() for p in net.parameters() for v in p.flatten().tolist()])
     assert len({python(code, TPUTORCH_CACHE=c).ok() for c in (fresh_cache, fresh_cache, "off")}) == 1
 
 
-def test_a_long_chain_compiles_in_linear_time(python):
+@pytest.mark.parametrize("plugin", [n for n in plugin_files() if n != "libtpu"])
+def test_a_chain_of_5000_ops_compiles_in_seconds(python, plugin):
+    """Linear in its length; the order of the ops is random, so that no part repeats."""
     out = python("""
-import torch, tputorch, time
-x = torch.ones(8, device='tpu'); (x + 1).cpu()
-def chain(n):
-    t = time.time(); y = x
-    for i in range(n): y = torch.sin(y) + x
+import torch, tputorch, time, random
+x = torch.ones(8, 8, device='tpu'); b = torch.full((8, 8), 0.5, device='tpu'); (x + 1).cpu()
+F = [torch.sin, torch.tanh, torch.relu, lambda y: y + b, lambda y: y * b, lambda y: y - x]
+def chain(n, seed):
+    r = random.Random(seed); t = time.time(); y = x
+    for i in range(n): y = r.choice(F)(y)
     y.cpu(); return time.time() - t
-chain(10)
-print(chain(1250), chain(2500))
-""", TPUTORCH_CACHE="off").ok()
+chain(10, 0)
+print(min(chain(2500, s) for s in (1, 2)), min(chain(5000, s) for s in (3, 4)))
+""", TPUTORCH_CACHE="off", TPUTORCH_PLUGIN=plugin_files()[plugin]).ok()
     half, whole = map(float, out.split())
-    assert whole < 8 and whole < 6 * max(half, 0.5)
+    assert whole < 4 and whole < 4 * half, (half, whole)
+
+
+@pytest.mark.slow
+def test_gpt2_launches_few_programs_and_no_step_lags(counting, fresh_cache):
+    """At most 3 launches a step, no compile after step 25, no step after the first over three times the median."""
+    env = {**os.environ, **counting.env, "TPUTORCH_CACHE": fresh_cache, "OMP_WAIT_POLICY": "PASSIVE"}
+    cmd = [sys.executable, str(ROOT / "bench" / "workloads.py"), "tputorch", "gpt2-steps"]
+
+    def run():
+        p = subprocess.run(cmd, env=env, capture_output=True, text=True, timeout=600)
+        assert p.returncode == 0, p.stderr[-2000:]
+        return json.loads(p.stdout.splitlines()[-1])
+
+    got = run()
+    compiles, launches = got["compiles"], got["launches"]
+    assert compiles[-1] == compiles[24] == counting.read()["compiles"] > 0
+    assert launches[-1] - launches[24] <= 3 * (len(launches) - 25)
+    times = sorted(got["steps_ms"][1:])
+    assert times[-1] <= 3 * times[len(times) // 2], got["steps_ms"]
+    again = run()                                       # a new process on the same cache
+    assert counting.read()["compiles"] == compiles[-1]
+    assert again["steps_ms"][0] < 1500, again["steps_ms"]
