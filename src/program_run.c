@@ -98,11 +98,11 @@ tpu_error *program_run(program *p, int device, buffer *const *in, const uint8_t 
     if (!e) {
         got = raw + nin;
         for (size_t i = 0; i < nin; i++) {
-            if (!in[i]) continue;
+            if (i < (size_t)p->nin && !e) e = buffer_check(in[i], p->in[i]);
             if (i < (size_t)p->nin && p->alias[i] >= 0 && keep[i]) kept[nkeep++] = (int64_t)n;
             raw[n++] = buffer_raw(in[i]);
         }
-        e = pjrt_execute(device_pjrt(), p->exec, device, raw, n, kept, nkeep, got);
+        if (!e) e = pjrt_execute(device_pjrt(), p->exec, device, raw, n, kept, nkeep, got);
         if (!e) e = adopt(p, device, got, out);
     }
     if (!e) p->launches++;
