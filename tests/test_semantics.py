@@ -179,3 +179,14 @@ def test_float32_products_are_float32():
         assert ((a.to("tpu") @ b.to("tpu")).cpu().double() - exact).abs().max() < 1e-2
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_bfloat16_products_in_every_layout():
+    """A batch dim of 1 with a transposed side: XLA:CPU fails there when the program runs."""
+    for batch in ((), (1,), (2,)):
+        for left in (False, True):
+            for right in (False, True):
+                a = torch.ones(*batch, 8, 3).mT if left else torch.ones(*batch, 3, 8)
+                b = torch.ones(*batch, 4, 8).mT if right else torch.ones(*batch, 8, 4)
+                got = a.bfloat16().to("tpu") @ b.bfloat16().to("tpu")
+                assert torch.equal(got.cpu(), torch.full((*batch, 3, 4), 8.0).bfloat16())
