@@ -41,6 +41,11 @@ void fault_release(fault *f)
     mem_free(f);
 }
 
+static tpu_error *flagged(const char *msg)
+{
+    return *msg == '!' ? tpu_fail(TPU_INVALID, "%s", msg + 1) : tpu_fail(TPU_OUT_OF_RANGE, "%s", msg);
+}
+
 /* Reads ready flags. */
 static void look(fault *f)
 {
@@ -48,7 +53,7 @@ static void look(fault *f)
     char *copy = NULL;
     tpu_error *e = device_host_view(f->flags, &at, &copy);
     for (int i = 0; !e && i < f->n; i++)
-        if (at[i] && f->bits[(f->skip + (size_t)i) / 64] >> (f->skip + (size_t)i) % 64 & 1) e = tpu_fail(TPU_OUT_OF_RANGE, "%s", f->msg[i]);
+        if (at[i] && f->bits[(f->skip + (size_t)i) / 64] >> (f->skip + (size_t)i) % 64 & 1) e = flagged(f->msg[i]);
     mem_free(copy);
     f->err = e;
 }

@@ -80,7 +80,7 @@ void op_write_elem(op_ctx *c, int arg, int elem, hlo x);
 void op_fail(op_ctx *c, tpu_code code, const char *fmt, ...) TPU_PRINTF(3, 4); /* in PyTorch's words where known */
 /* Flags a device-side fault [E4]: where `bad` (a bool of any shape) is true anywhere, reading this call's results, or
  * anything that depends on them, raises IndexError with this message.  Clamp the index yourself.
- * msg: a static string. */
+ * msg: a static string; with a '!' before the words it is a RuntimeError. */
 void op_guard(op_ctx *c, hlo bad, const char *msg);
 
 /* ---- what most families share (ops.c) ---- */

@@ -1,5 +1,7 @@
 /* activation.c - activations and their gradients.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "arith.h"
 #include "rng.h"
 
@@ -34,7 +36,12 @@ static void threshold_backward(op_ctx *c)
 }
 
 /* ---- gelu(self, approximate), gelu_backward(grad, self, approximate) ---- */
-static bool tanh_form(op_ctx *c, int arg) { return op_str(c, arg) && op_str(c, arg)[0] == 't'; }
+static bool tanh_form(op_ctx *c, int arg)
+{
+    const char *how = op_str(c, arg);
+    if (how && strcmp(how, "tanh") && strcmp(how, "none")) op_fail(c, TPU_INVALID, "approximate argument must be either none or tanh.");
+    return how && !strcmp(how, "tanh");
+}
 
 static hlo normal_cdf(hlo_fn *f, hlo x)
 {

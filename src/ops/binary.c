@@ -46,7 +46,7 @@ static void multiply(op_ctx *c)
 }
 
 /* ---- division ---- */
-static void zero_division(op_ctx *c, hlo y) { op_guard(c, compare_k(op_fn(c), "EQ", y, 0), "ZeroDivisionError"); }
+static void zero_division(op_ctx *c, hlo y) { op_guard(c, compare_k(op_fn(c), "EQ", y, 0), "!ZeroDivisionError"); }
 
 /* Integers rounded towards minus infinity; the divisor 0 gives 0 and is flagged. */
 static hlo floor_int(hlo_fn *f, hlo x, hlo y)

@@ -29,7 +29,14 @@ static bool read_spec(op_ctx *c, hlo x, int first, spec *s)
     fill(c, first + 1, s->n, s->pad);
     fill(c, first + 2, s->n, s->dil);
     fill(c, first + 4, s->n, s->outpad);
-    return true;
+    for (int i = 0; i < s->n; i++) {
+        if (s->pad[i] < 0) op_fail(c, TPU_INVALID, "negative padding is not supported");
+        if (s->stride[i] <= 0) op_fail(c, TPU_INVALID, "non-positive stride is not supported");
+        if (s->dil[i] <= 0) op_fail(c, TPU_INVALID, "dilation should be greater than zero");
+        if (s->outpad[i] < 0) op_fail(c, TPU_INVALID, "negative output_padding is not supported");
+    }
+    if (s->groups <= 0) op_fail(c, TPU_INVALID, "non-positive groups is not supported");
+    return !hlo_failed(op_fn(c));
 }
 
 static int64_t reach(int64_t k, int64_t dil) { return dil * (k - 1) + 1; }

@@ -3,11 +3,12 @@
 #include "ops.h"
 
 static const char out_of_range[] = "index out of range in self";
+static const char out_of_bounds[] = "!index is out of bounds for its dimension"; /* gather and scatter: RuntimeError */
 
 static hlo all_of(hlo_fn *f, hlo x, int64_t v) { return hlo_like_i(f, x, v); }
 
 /* In [0, size), negatives counted from the end where PyTorch does; int64. */
-static hlo checked(op_ctx *c, hlo index, int64_t size, bool negative)
+static hlo checked_or(op_ctx *c, hlo index, int64_t size, bool negative, const char *words)
 {
     hlo_fn *f = op_fn(c);
     tpu_dtype t = hlo_dtype(f, index);
@@ -18,10 +19,12 @@ static hlo checked(op_ctx *c, hlo index, int64_t size, bool negative)
     index = hlo_convert(f, index, TPU_I64);
     if (negative) index = hlo_select(f, hlo_compare(f, "LT", index, all_of(f, index, 0)), hlo_op2(f, "add", index, all_of(f, index, size)), index);
     hlo low = hlo_compare(f, "LT", index, all_of(f, index, 0)), high = hlo_compare(f, "GE", index, all_of(f, index, size));
-    op_guard(c, hlo_op2(f, "or", low, high), out_of_range);
+    op_guard(c, hlo_op2(f, "or", low, high), words);
     tpu_type one = type_scalar(TPU_I64);
     return hlo_clamp(f, hlo_const_i(f, one, 0), index, hlo_const_i(f, one, size > 0 ? size - 1 : 0));
 }
+
+static hlo checked(op_ctx *c, hlo index, int64_t size, bool negative) { return checked_or(c, index, size, negative, out_of_range); }
 
 /* ---- one dim ---- */
 static void index_select(op_ctx *c)
@@ -186,7 +189,7 @@ static void gather(op_ctx *c)
     int64_t ones[TYPE_MAX_RANK];
     for (int i = 0; i < rank; i++) ones[i] = 1;
     hlo_gather_dims g = every_dim(rank);
-    hlo r = hlo_gather(f, x, coordinates(f, checked(c, index, hlo_dim(f, x, d), true), d), &g, ones);
+    hlo r = hlo_gather(f, x, coordinates(f, checked_or(c, index, hlo_dim(f, x, d), true, out_of_bounds), d), &g, ones);
     op_out(c, hlo_reshape(f, r, shape.rank, shape.dim));
 }
 
@@ -207,7 +210,7 @@ static hlo scatter_into(op_ctx *c, const char *op, hlo x, hlo index, hlo src, in
     int64_t zero[TYPE_MAX_RANK] = {0};
     src = hlo_slice(f, src, zero, it.dim, NULL);
     hlo_gather_dims g = every_dim(it.rank);
-    hlo r = hlo_scatter(f, op, x, coordinates(f, checked(c, index, hlo_dim(f, x, d), false), d), src, &g);
+    hlo r = hlo_scatter(f, op, x, coordinates(f, checked_or(c, index, hlo_dim(f, x, d), false, out_of_bounds), d), src, &g);
     return hlo_reshape(f, r, whole.rank, whole.dim);
 }
 
@@ -297,7 +300,7 @@ static void masked_scatter(op_ctx *c)
     tpu_type t = hlo_type(f, x);
     hlo place = hlo_cumulative(f, "add", hlo_convert(f, hlo_flatten(f, mask), TPU_I64), 0, false);
     place = hlo_reshape(f, hlo_op2(f, "subtract", place, all_of(f, place, 1)), t.rank, t.dim);
-    op_guard(c, hlo_op2(f, "and", mask, hlo_compare(f, "GE", place, all_of(f, place, hlo_count(f, src)))), "masked_scatter: source has fewer elements than the mask has ones");
+    op_guard(c, hlo_op2(f, "and", mask, hlo_compare(f, "GE", place, all_of(f, place, hlo_count(f, src)))), "!masked_scatter: source has fewer elements than the mask has ones");
     if (!hlo_count(f, src)) src = hlo_zeros(f, type_make((tpu_dtype)t.dtype, 1, (int64_t[]){1}));
     tpu_type one = type_scalar(TPU_I64);
     place = hlo_clamp(f, hlo_const_i(f, one, 0), place, hlo_const_i(f, one, hlo_count(f, src) - 1));

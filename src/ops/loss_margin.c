@@ -64,7 +64,7 @@ static margin margin_of(op_ctx *c, hlo x, hlo y, int margin_arg, int weight)
     hlo_fn *f = op_fn(c);
     tpu_type t = hlo_type(f, x), wide = type_as(t, TPU_I64);
     hlo low = hlo_compare(f, "LT", y, hlo_like_i(f, y, 0)), high = hlo_compare(f, "GE", y, hlo_like_i(f, y, t.dim[1]));
-    op_guard(c, either(f, low, high), "target out of range");
+    op_guard(c, either(f, low, high), "!target out of range");
     margin m = {.hot = hlo_compare(f, "EQ", rows(f, y, x), hlo_iota(f, wide, 1)), .weight = HLO_NONE};
     hlo own = rows(f, total(f, only(f, m.hot, x), 1), x);
     m.gap = plus(f, minus(f, number_like(c, margin_arg, x), own), x);
@@ -124,7 +124,7 @@ static labels labels_of(op_ctx *c, hlo x, hlo y, hlo *gap)
     labels r = {.cube = type_make((tpu_dtype)t.dtype, 3, (int64_t[]){n, k, k})};
     tpu_type ints = type_as(r.cube, TPU_I64), bits = type_as(r.cube, TPU_BOOL);
     hlo low = hlo_compare(f, "LT", y, hlo_like_i(f, y, -1)), high = hlo_compare(f, "GE", y, hlo_like_i(f, y, k));
-    op_guard(c, either(f, low, high), "target is out of range");
+    op_guard(c, either(f, low, high), "!target is out of range");
     hlo ended = hlo_cumulative(f, "add", hlo_convert(f, hlo_compare(f, "LT", y, hlo_like_i(f, y, 0)), TPU_I32), 1, false);
     hlo valid = hlo_broadcast_in_dim(f, hlo_compare(f, "EQ", ended, hlo_like_i(f, ended, 0)), bits, (int64_t[]){0, 1});
     r.hot = both(f, valid, hlo_compare(f, "EQ", hlo_broadcast_in_dim(f, y, ints, (int64_t[]){0, 1}), hlo_iota(f, ints, 2)));

@@ -37,9 +37,10 @@ static bool bad_shape(op_ctx *c, hlo x, const int64_t *shape, int n)
 {
     hlo_fn *f = op_fn(c);
     int rank = hlo_rank(f, x);
+    if (n == 0) op_fail(c, TPU_INVALID, "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []");
     bool ok = rank >= n;
     for (int i = 0; ok && i < n; i++) ok = hlo_dim(f, x, rank - n + i) == shape[i];
-    if (ok) return false;
+    if (ok) return hlo_failed(f);
     tpu_type want = type_make(TPU_F32, n, shape), got = hlo_type(f, x);
     text a = {0}, b = {0};
     type_words(&want, &a);

@@ -17,7 +17,7 @@ static void each(op_ctx *c, int arg, const int64_t *other, int64_t *to)
 
 static int64_t out_size(int64_t in, int64_t k, int64_t s, int64_t p, int64_t d, bool ceil_mode)
 {
-    int64_t span = in + 2 * p - d * (k - 1) - 1, n = (span + (ceil_mode ? s - 1 : 0)) / s + 1;
+    int64_t span = in + 2 * p - d * (k - 1) - 1 + (ceil_mode ? s - 1 : 0), n = (span < 0 ? -1 : span / s) + 1;
     if (ceil_mode && (n - 1) * s >= in + p) n--;        /* the last window must start inside */
     return n;
 }
@@ -32,7 +32,9 @@ static bool fit(op_ctx *c, hlo x, spec *w)
     }
     for (int i = 0; i < w->n; i++) {
         int64_t in = hlo_dim(f, x, r - w->n + i);
-        if (w->s[i] <= 0) op_fail(c, TPU_INVALID, "stride should not be zero");
+        if (w->p[i] < 0) op_fail(c, TPU_INVALID, "pad must be non-negative, but got pad: %lld", (long long)w->p[i]);
+        else if (w->k[i] <= 0 || w->d[i] <= 0) op_fail(c, TPU_INVALID, w->d[i] <= 0 ? "dilation should be greater than zero" : "kernel size should be greater than zero");
+        else if (w->s[i] <= 0) op_fail(c, TPU_INVALID, "stride should not be zero");
         else if (w->p[i] > w->k[i] / 2) op_fail(c, TPU_INVALID, "pad should be at most half of effective kernel size");
         else if ((w->out[i] = out_size(in, w->k[i], w->s[i], w->p[i], w->d[i], w->ceil)) < 1)
             op_fail(c, TPU_INVALID, "Given input size per channel: (%lld). Calculated output size per channel: (%lld). Output size is too small", (long long)in, (long long)w->out[i]);
@@ -376,7 +378,7 @@ static void max_unpool(op_ctx *c)
     }
     hlo zero = hlo_zeros(f, type_scalar(TPU_I64)), last = hlo_const_i(f, type_scalar(TPU_I64), area - 1);
     hlo low = hlo_compare(f, "LT", index, hlo_like_i(f, index, 0)), high = hlo_compare(f, "GE", index, hlo_like_i(f, index, area));
-    op_guard(c, hlo_op2(f, "or", low, high), "Found an invalid max index in max_unpool.");
+    op_guard(c, hlo_op2(f, "or", low, high), "!Found an invalid max index in max_unpool.");
     op_out(c, scatter_places(f, "assign", x, hlo_clamp(f, zero, index, last), t, want));
 }
 

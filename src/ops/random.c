@@ -281,8 +281,8 @@ static void multinomial(op_ctx *c)
     if (hlo_failed(f)) return;
     p = hlo_reshape(f, p, 2, (int64_t[]){rows, n});
     hlo wrong = either(f, compare_k(f, "LT", p, 0), hlo_op1(f, "not", hlo_op1(f, "is_finite", p)));
-    op_guard(c, wrong, "probability tensor contains either `inf`, `nan` or element < 0");
-    op_guard(c, compare_k(f, "LE", hlo_reduce(f, "maximum", p, 2), 0), "invalid multinomial distribution (sum of probabilities <= 0)");
+    op_guard(c, wrong, "!probability tensor contains either `inf`, `nan` or element < 0");
+    op_guard(c, compare_k(f, "LE", hlo_reduce(f, "maximum", p, 2), 0), "!invalid multinomial distribution (sum of probabilities <= 0)");
     hlo at = again && k > 1 ? by_running_sum(c, p, k) : by_race(c, p, k);
     op_out_as(c, hlo_reshape(f, at, rank, rank == 2 ? (int64_t[]){rows, k} : (int64_t[]){k}), TPU_I64);
 }

@@ -80,6 +80,7 @@ static void roll(op_ctx *c)
         else op_out(c, hlo_reshape(f, roll_dim(f, hlo_flatten(f, x), 0, shift[0]), t.rank, t.dim));
         return;
     }
+    if (!t.rank) op_fail(c, TPU_OUT_OF_RANGE, "Dimension specified as %lld but tensor has no dimensions", (long long)dims[0]);
     if (n != m) op_fail(c, TPU_INVALID, "shifts and dimensions must align. shifts: %d, dims:%d", n, m);
     for (int i = 0; i < m && i < n; i++) x = roll_dim(f, x, op_dim(c, dims[i], t.rank), shift[i]);
     op_out(c, x);

@@ -23,7 +23,7 @@ static hlo pairs_to_complex(hlo_fn *f, hlo flat)
 static hlo cast_bytes(hlo_fn *f, hlo x, tpu_dtype to)
 {
     tpu_dtype from = hlo_dtype(f, x);
-    if (from == to) return x;
+    if (from == to || !hlo_ok(x)) return x;             /* an earlier error sticks */
     if (dtype_is_complex(from)) return cast_bytes(f, complex_to_pairs(f, hlo_flatten(f, x)), to);
     if (dtype_is_complex(to)) return pairs_to_complex(f, cast_bytes(f, hlo_flatten(f, x), dtype_real(to)));
     if (from == TPU_BOOL) return cast_bytes(f, hlo_convert(f, x, TPU_U8), to);

@@ -183,6 +183,7 @@ Row::Row(const OperatorHandle& h, call_form form, const char* functional) : hand
   std::string name = s.name().substr(6);
   if (!s.overload_name().empty()) name += "." + s.overload_name();
   check(call_op_new(name.c_str(), static_cast<int>(n), params.data(), form, functional, &op));
+  check_numbers = check_of(name.c_str());
   for (const Argument& r : s.returns()) ret_alias.push_back(alias_of(r, s));
   ret_list = s.returns().size() == 1 && s.returns()[0].type()->kind() == TypeKind::ListType;
   for (size_t i = 0; i < n; i++) writes |= static_cast<uint64_t>(written(s.arguments()[i])) << i;
@@ -286,6 +287,7 @@ void Row::operator()(const OperatorHandle& h, DispatchKeySet keys, Stack* stack)
     if (first.defined() && first.requires_grad()) const_cast<call_tensor*>(args[0].t)->flags |= CALL_LEAF;
   }
   if (writes) check_overlap(*stack, begin);
+  if (C10_UNLIKELY(check_numbers != nullptr)) check_numbers(*stack, begin);
   engine_result r{};
   tpu_error* e = nullptr;
   if (op->form == CALL_OUT) resize_outs(args, *stack, begin, a);

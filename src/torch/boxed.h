@@ -25,11 +25,15 @@ struct Args {
   void list(const c10::IValue& v, call_arg* a, const call_param& p, bool index);
 };
 
+using Check = void (*)(const torch::jit::Stack& s, size_t begin); // throws what PyTorch's own kernel does
+Check check_of(const char* name);                       // nullptr: none (checks.cc)
+
 struct Row final : c10::OperatorKernel {
   call_op* op = nullptr;                                // lives for ever
   c10::OperatorHandle handle;
   std::vector<int> ret_alias;                           // a return is argument ret_alias[i], or fresh (-1)
   uint64_t writes = 0;
+  Check check_numbers = nullptr;
   bool ret_list = false, is_device_arg = false, takes_indices = false, contracts = false;
   Row(const c10::OperatorHandle& h, call_form form, const char* functional);
   void operator()(const c10::OperatorHandle& h, c10::DispatchKeySet, torch::jit::Stack* stack) const;

@@ -2,6 +2,7 @@
 // is cut off [S2].  The read waits for the device, as it does on every accelerator.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
@@ -59,6 +60,7 @@ static at::Tensor cut(const at::Tensor& padded, int64_t count) { return padded.n
 
 static at::Tensor& give(at::Tensor value, at::Tensor& out) {
   TORCH_CHECK(out.scalar_type() == value.scalar_type(), "Expected out tensor to have dtype ", value.dtype(), ", but got ", out.dtype(), " instead");
+  at::assert_no_internal_overlap(out);
   at::native::resize_output(out, value.sizes());
   return out.copy_(value);
 }
@@ -81,7 +83,11 @@ static at::Tensor select_by(const at::Tensor& x, const at::Tensor& mask) {
   auto r = own_row("tpu::masked_select", {*a, *m});
   return cut(r[0], r[1].item<int64_t>());
 }
-static at::Tensor& select_by_out(const at::Tensor& x, const at::Tensor& mask, at::Tensor& out) { return give(select_by(x, mask), out); }
+static at::Tensor& select_by_out(const at::Tensor& x, const at::Tensor& mask, at::Tensor& out) {
+  at::assert_no_overlap(out, x);
+  at::assert_no_overlap(out, mask);
+  return give(select_by(x, mask), out);
+}
 
 // Masks among index tensors become the places they select, in PyTorch's own way.
 bool expand_masks(torch::jit::Stack* stack, size_t begin) {

@@ -1,6 +1,7 @@
 // tensor.cc - tensors made, described, viewed, resized and copied.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -166,6 +167,7 @@ static void download(const at::Tensor& src, const at::Tensor& dst) {
 static at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool) {
   use_owner();
   if (dst.numel() == 0 && src.numel() == 0) return dst;
+  at::assert_no_internal_overlap(dst);
   if (src.device().type() != TPU) {
     upload(src, dst);
   } else if (dst.device().type() != TPU) {
