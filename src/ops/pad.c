@@ -1,8 +1,7 @@
 /* pad.c - padding by reflection and by repeats of the edge, with gradients.  A negative pad crops.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-
 #include "arith.h"
+#include "words.h"
 
 typedef struct sides {
     int n;
@@ -13,14 +12,6 @@ typedef struct sides {
 static bool reflects(op_ctx *c) { return op_row_of(c)->word[0] == 'r'; }
 static int ndims(op_ctx *c) { return op_row_of(c)->word[1] - '0'; }
 
-static void sizes_text(tpu_type t, char *out, size_t room)
-{
-    size_t at = (size_t)snprintf(out, room, "[");
-    for (int i = 0; i < t.rank && at < room; i++)
-        at += (size_t)snprintf(out + at, room - at, i ? ", %lld" : "%lld", (long long)t.dim[i]);
-    if (at < room) snprintf(out + at, room - at, "]");
-}
-
 static bool fits(op_ctx *c, hlo x, const sides *s)
 {
     hlo_fn *f = op_fn(c);
@@ -28,13 +19,12 @@ static bool fits(op_ctx *c, hlo x, const sides *s)
     int n = s->n;
     bool batch = t.rank == n + 2, empty = false;
     for (int i = batch; i < t.rank; i++) empty |= t.dim[i] == 0;
-    char shape[256];
-    sizes_text(t, shape, sizeof shape);
+    words shape = sizes_in_words(t);
     if (empty || (!batch && t.rank != n + 1)) {
         op_fail(c, TPU_INVALID,
                 "Expected %dD or %dD (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
                 "input, but got: %s",
-                n + 1, n + 2, shape);
+                n + 1, n + 2, shape.s);
         return false;
     }
     for (int i = n - 1; i >= 0; i--) {
@@ -44,7 +34,7 @@ static bool fits(op_ctx *c, hlo x, const sides *s)
             op_fail(c, TPU_INVALID,
                     "Argument #%d: Padding size should be less than the corresponding input dimension, but got: "
                     "padding (%lld, %lld) at dimension %d of input %s",
-                    4 + 2 * (n - 1 - i), (long long)lo, (long long)hi, d, shape);
+                    4 + 2 * (n - 1 - i), (long long)lo, (long long)hi, d, shape.s);
         if (hlo_failed(f)) return false;
     }
     for (int i = 0; i < n; i++) {

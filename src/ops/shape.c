@@ -1,6 +1,7 @@
 /* shape.c - joining, padding, rolling and the gradients of views.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ops.h"
+#include "words.h"
 
 static bool legacy_empty(hlo_fn *f, hlo x) { return hlo_rank(f, x) == 1 && hlo_dim(f, x, 0) == 0; }
 
@@ -249,6 +250,24 @@ static void diag_embed(op_ctx *c)
     op_out(c, spread(f, x, type_make(hlo_dtype(f, x), rank, dim), a, b, offset));
 }
 
+/* channel_shuffle(self, groups): channels [g, c / g] become [c / g, g] */
+static void channel_shuffle(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    hlo x = op_in(c, 0);
+    tpu_type t = hlo_type(f, x), s = t;
+    int64_t groups = op_int(c, 1);
+    if (t.rank < 3) op_fail(c, TPU_INVALID, "channel_shuffle expects input with > 2 dims, but got input with sizes %s", sizes_in_words(t).s);
+    else if (groups < 1) op_fail(c, TPU_INVALID, "Number of groups to divide channels in must be positive. Value of groups:%lld", (long long)groups);
+    else if (t.dim[1] % groups)
+        op_fail(c, TPU_INVALID, "Number of channels must be divisible by groups. Got %lld channels and %lld groups.", (long long)t.dim[1], (long long)groups);
+    if (hlo_failed(f)) return;
+    for (int i = s.rank++; i > 1; i--) s.dim[i] = s.dim[i - 1];
+    s.dim[1] = groups;
+    s.dim[2] /= groups;
+    op_out(c, hlo_reshape(f, hlo_swap(f, hlo_reshape(f, x, s.rank, s.dim), 1, 2), t.rank, t.dim));
+}
+
 /* clang-format off */
 const op_row ops_shape[] = {
     { "cat",               cat },
@@ -261,6 +280,7 @@ const op_row ops_shape[] = {
     { "select_backward",   select_backward },
     { "diagonal_backward", diagonal_backward },
     { "diag_embed",        diag_embed },
+    { "channel_shuffle",   channel_shuffle },
     { NULL },
 };
 /* clang-format on */
