@@ -5,7 +5,12 @@
 #include "ops.h"
 
 /* How a dim grows: output i is the sum of weight[i * n + k] * input[at[i * n + k]], k < n; borrowed from the heap. */
-typedef struct taps { int n; int64_t out, in; int64_t *at; double *weight; } taps;
+typedef struct taps {
+    int n;
+    int64_t out, in;
+    int64_t *at;
+    double *weight;
+} taps;
 
 static taps taps_new(op_ctx *c, int n, int64_t out, int64_t in)
 {
@@ -33,10 +38,18 @@ static void fill_nearest(taps *t, double scale, bool exact)
     }
 }
 
+/* How far apart the sources of two neighbours lie. */
+static double step(int64_t out, int64_t in, double scale, bool align)
+{
+    return align       ? (out > 1 ? (double)(in - 1) / (double)(out - 1) : 0)
+           : scale > 0 ? 1.0 / scale
+                       : (double)in / (double)out;
+}
+
 /* Where output i looks in the input; in float32 unless the tensor is float64. */
 static double source(const taps *t, int64_t i, double scale, bool align, bool wide, bool cubic)
 {
-    double ratio = align ? (t->out > 1 ? (double)(t->in - 1) / (double)(t->out - 1) : 0) : scale > 0 ? 1.0 / scale : (double)t->in / (double)t->out;
+    double ratio = step(t->out, t->in, scale, align);
     double x;
     if (wide) x = align ? ratio * (double)i : ratio * ((double)i + 0.5) - 0.5;
     else x = align ? (float)ratio * (float)i : (float)ratio * ((float)i + 0.5f) - 0.5f;
@@ -76,9 +89,47 @@ static void fill_cubic(taps *t, double scale, bool align, bool wide)
     }
 }
 
-/* kind: 'n' nearest, 'e' nearest exact, 'l' linear, 'c' cubic; scale 0: from the sizes */
+/* Anti-aliased: the kernel is as wide as the step, so that each output sees all that it stands for. */
+static double smooth_at(double d, char kind)
+{
+    const double pi = 3.141592653589793;
+    d = fabs(d);
+    if (kind == 'L') return d < 1 ? 1 - d : 0;
+    if (kind == 'Z') return d == 0 ? 1 : d < 3 ? 3 * sin(pi * d) * sin(pi * d / 3) / (pi * pi * d * d) : 0;
+    return d < 1 ? (1.5 * d - 2.5) * d * d + 1 : d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0;
+}
+
+static taps smooth_taps(op_ctx *c, char kind, int64_t out, int64_t in, double scale, bool align)
+{
+    double by = step(out, in, scale, align), wide = by > 1 ? by : 1,
+           reach = (kind == 'L'   ? 1
+                    : kind == 'C' ? 2
+                                  : 3) *
+                   wide;
+    int most = (int)ceil(reach) * 2 + 1;
+    taps t = taps_new(c, most, out, in);
+    for (int64_t i = 0; t.at && t.weight && i < out; i++) {
+        double middle = by * ((double)i + 0.5), sum = 0;
+        int64_t lo = (int64_t)(middle - reach + 0.5), hi = (int64_t)(middle + reach + 0.5);
+        lo = lo < 0 ? 0 : lo;
+        hi = hi > in ? in : hi;
+        hi = hi > lo + most ? lo + most : hi;
+        for (int k = 0; k < most; k++) {
+            double w = lo + k < hi ? smooth_at(((double)(lo + k) - middle + 0.5) / wide, kind) : 0;
+            t.at[i * most + k] = bounded(lo + k < hi ? lo + k : hi - 1, in);
+            t.weight[i * most + k] = w;
+            sum += w;
+        }
+        for (int k = 0; k < most && sum != 0; k++) t.weight[i * most + k] /= sum;
+    }
+    return t;
+}
+
+/* kind: 'n' nearest, 'e' nearest exact, 'l' linear, 'c' cubic, 'L', 'C' and 'Z' (Lanczos) anti-aliased; scale 0: from
+ * the sizes */
 static taps taps_of(op_ctx *c, char kind, int64_t out, int64_t in, double scale, bool align, bool wide)
 {
+    if (kind < 'a') return smooth_taps(c, kind, out, in, scale, align);
     taps t = taps_new(c, kind == 'l' ? 2 : kind == 'c' ? 4 : 1, out, in);
     if (!t.at || !t.weight || in < 1) return t;
     if (kind == 'l') fill_linear(&t, scale, align, wide);
@@ -113,6 +164,20 @@ static hlo grow(hlo_fn *f, hlo x, int d, const taps *t)
     return sum;
 }
 
+/* As grow where taps are many: all are gathered at once and summed. */
+static hlo grow_wide(hlo_fn *f, hlo x, int d, const taps *t)
+{
+    int64_t count = t->out * t->n, sides[2] = {t->out, t->n};
+    tpu_type wide = hlo_type(f, x);
+    for (int i = wide.rank++; i > d; i--) wide.dim[i] = wide.dim[i - 1];
+    wide.dim[d] = t->out;
+    wide.dim[d + 1] = t->n;
+    x = hlo_reshape(f, hlo_take(f, x, hlo_const_data(f, type_make(TPU_I64, 1, &count), t->at), d), wide.rank, wide.dim);
+    hlo w = hlo_convert(f, hlo_const_data(f, type_make(TPU_F64, 2, sides), t->weight), (tpu_dtype)wide.dtype);
+    w = hlo_broadcast_in_dim(f, w, wide, (int64_t[]){d, d + 1});
+    return hlo_reduce(f, "add", hlo_op2(f, "multiply", x, w), 2u << d);
+}
+
 /* The transpose of grow: a product with the weights as a matrix [in, out]. */
 static hlo shrink(hlo_fn *f, hlo g, int d, const taps *t)
 {
@@ -130,7 +195,7 @@ static hlo shrink(hlo_fn *f, hlo g, int d, const taps *t)
 }
 
 static double scale_at(op_ctx *c, int arg) { return op_has(c, arg) ? op_number(c, arg) : 0; }
-static bool interpolates(char kind) { return kind == 'l' || kind == 'c'; }
+static bool interpolates(char kind) { return kind != 'n' && kind != 'e'; }
 
 /* upsample_*(self, output_size, [align_corners,] scales...) */
 static void upsample(op_ctx *c)
@@ -151,14 +216,16 @@ static void upsample(op_ctx *c)
     for (int i = 0; i < n; i++) {
         int64_t from = hlo_dim(f, x, 2 + i);
         if (from < 1 || size[i] < 1) {
-            op_fail(c, TPU_INVALID, "Input and output sizes should be greater than 0, but got input (%lld) and output (%lld)", (long long)from, (long long)size[i]);
+            op_fail(c, TPU_INVALID,
+                    "Input and output sizes should be greater than 0, but got input (%lld) and output (%lld)",
+                    (long long)from, (long long)size[i]);
             return;
         }
         double scale = scale_at(c, first + i);
         bool align = interpolates(kind) && op_bool(c, 2);
         if (from == size[i] && (!(scale > 0) || scale == 1 || align)) continue;
         taps t = taps_of(c, kind, size[i], from, scale, align, hlo_dtype(f, x) == TPU_F64);
-        if (!hlo_failed(f)) x = grow(f, x, 2 + i, &t);
+        if (!hlo_failed(f)) x = t.n > 4 ? grow_wide(f, x, 2 + i, &t) : grow(f, x, 2 + i, &t);
         taps_free(&t);
     }
     op_out_as(c, x, hlo_dtype(f, in));
@@ -200,6 +267,9 @@ const op_row ops_upsample[] = {
     BOTH("upsample_bilinear2d",       "l"),
     BOTH("upsample_trilinear3d",      "l"),
     BOTH("upsample_bicubic2d",        "c"),
+    BOTH("_upsample_bilinear2d_aa",   "L"),
+    BOTH("_upsample_bicubic2d_aa",    "C"),
+    BOTH("_upsample_lanczos2d_aa",    "Z"),
     { NULL },
 };
 /* clang-format on */
