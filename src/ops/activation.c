@@ -315,6 +315,42 @@ static void glu_backward(op_ctx *c)
     op_out_as(c, hlo_concat(f, parts, 2, d), arg_dtype(c, 1));
 }
 
+static void halves(op_ctx *c, int arg, int d, hlo *first, hlo *second)
+{
+    hlo_fn *f = op_fn(c);
+    hlo x = op_in_math(c, arg);
+    int64_t n = hlo_dim(f, x, d);
+    *first = hlo_slice_dim(f, x, d, 0, n / 2, 1);
+    *second = hlo_slice_dim(f, x, d, n / 2, n, 1);
+}
+
+/* glu_jvp(glu, x, dx, dim) */
+static void glu_jvp(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    int d = op_dim(c, op_int(c, 3), hlo_rank(f, op_in(c, 1)));
+    hlo a, b, da, db;
+    halves(c, 1, d, &a, &b);
+    halves(c, 2, d, &da, &db);
+    hlo s = hlo_op1(f, "logistic", b);
+    op_out_as(c, plus(f, times(f, da, s), times(f, op_in_math(c, 0), times(f, k_minus(f, 1, s), db))), arg_dtype(c, 0));
+}
+
+/* glu_backward_jvp(grad_x, grad_glu, x, dgrad_glu, dx, dim) */
+static void glu_backward_jvp(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    int d = op_dim(c, op_int(c, 5), hlo_rank(f, op_in(c, 2)));
+    hlo a, b, da, db, g = op_in_math(c, 1), dg = op_in_math(c, 3), part[2];
+    halves(c, 2, d, &a, &b);
+    halves(c, 4, d, &da, &db);
+    hlo s = hlo_op1(f, "logistic", b), steep = times(f, s, k_minus(f, 1, s)), ds = times(f, steep, db);
+    part[0] = plus(f, times(f, dg, s), times(f, g, ds));
+    hlo bent = times(f, times(f, g, a), times(f, k_minus(f, 1, times_k(f, s, 2)), ds));
+    part[1] = plus(f, times(f, plus(f, times(f, dg, a), times(f, g, da)), steep), bent);
+    op_out_as(c, hlo_concat(f, part, 2, d), arg_dtype(c, 0));
+}
+
 /* ---- gradients of functions kept by their result: (grad, output) ---- */
 static void tanh_backward(op_ctx *c)
 {
@@ -397,6 +433,8 @@ const op_row ops_activation[] = {
     { "log_sigmoid_backward",   log_sigmoid_backward,  NULL, EW },
     { "glu",                    glu },
     { "glu_backward",           glu_backward },
+    { "glu_jvp",                glu_jvp },
+    { "glu_backward_jvp",       glu_backward_jvp },
     { "tanh_backward",          tanh_backward,         NULL, EW },
     { "sigmoid_backward",       sigmoid_backward,      NULL, EW },
     { "logit_backward",         logit_backward,        NULL, EW },

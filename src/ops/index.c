@@ -52,6 +52,38 @@ static void take(op_ctx *c)
     op_out(c, hlo_take(f, x, checked(c, op_in(c, 1), hlo_count(f, x), true), 0));
 }
 
+static bool put_fits(op_ctx *c, tpu_type x, tpu_type index, tpu_type src)
+{
+    int64_t n = type_count(&index), m = type_count(&src);
+    if (index.dtype != TPU_I64)
+        op_fail(c, TPU_INVALID, "put_(): Expected a long tensor for index, but got %s", dtype_torch_name((tpu_dtype)index.dtype));
+    else if (src.dtype != x.dtype)
+        op_fail(c, TPU_INVALID, "put_(): self and source expected to have the same dtype, but got self.dtype = %s and source.dtype = %s",
+                dtype_torch_name((tpu_dtype)x.dtype), dtype_torch_name((tpu_dtype)src.dtype));
+    else if (m != n)
+        op_fail(c, TPU_OUT_OF_RANGE, "put_(): Expected source and index to have the same number of elements, but got source.numel() = %lld, index.numel() = %lld", (long long)m,
+                (long long)n);
+    else if (n && !type_count(&x)) op_fail(c, TPU_OUT_OF_RANGE, "put_(): Tried to put elements into an empty tensor");
+    return !hlo_failed(op_fn(c));
+}
+
+/* put(self, index, source, accumulate): into the flat tensor */
+static void put(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    hlo x = op_in(c, 0), index = op_in(c, 1), src = op_in(c, 2);
+    tpu_type t = hlo_type(f, x);
+    if (!put_fits(c, t, hlo_type(f, index), hlo_type(f, src))) return;
+    if (hlo_count(f, index) == 0) {
+        op_out(c, x);
+        return;
+    }
+    hlo_gather_dims d = {.ncollapsed = 1, .nmap = 1, .index_vector_dim = 1};
+    hlo at = hlo_unsqueeze(f, hlo_flatten(f, checked(c, index, hlo_count(f, x), true)), 1);
+    hlo r = hlo_scatter(f, op_bool(c, 3) ? "add" : "assign", hlo_flatten(f, x), at, hlo_flatten(f, src), &d);
+    op_out(c, hlo_reshape(f, r, t.rank, t.dim));
+}
+
 /* embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse) */
 static void embedding(op_ctx *c)
 {
@@ -341,6 +373,7 @@ static void unfold_backward(op_ctx *c)
 const op_row ops_index[] = {
     { "index_select",             index_select },
     { "take",                     take },
+    { "put",                      put },
     { "embedding",                embedding },
     { "embedding_dense_backward", embedding_backward },
     { "index_add",                index_rows,     "add" },
