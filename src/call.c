@@ -35,6 +35,7 @@ tpu_error *call_op_new(const char *name, int nargs, const call_param *params, ca
     op->nargs = nargs;
     for (int i = 0; i < nargs; i++) {
         op->param[i] = params[i];
+        if (op->row && i < 32 && op->row->data >> i & 1) op->param[i].kind = CALL_K_SCALARS;
         if (params[i].written) {
             op->written |= 1ull << i;
             op->nouts += form == CALL_OUT && op->form == CALL_OUT;

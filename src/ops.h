@@ -36,6 +36,7 @@ struct op_row {
     int flags;
     uint32_t fixed;     /* bit i: the number at argument i is part of the program (as if OP_FIXED for that one) */
     uint32_t mutates;   /* bit i: argument i is written although the schema does not say so (batch norm's statistics) */
+    uint32_t data;      /* bit i: the int[] at argument i is run-time data, read by op_scalar_elem (lengths of a batch) */
 };
 
 /* ---- the call's arguments, by schema position (0 = first; the same for all forms of the op) ---- */
