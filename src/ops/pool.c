@@ -1,6 +1,7 @@
 /* pool.c - pooling over the last two or three dims, with gradients.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ops.h"
+#include "words.h"
 
 typedef struct spec { int n; int64_t k[3], s[3], p[3], d[3], out[3]; bool ceil; } spec;
 
@@ -382,6 +383,87 @@ static void max_unpool(op_ctx *c)
     op_out(c, scatter_places(f, "assign", x, hlo_clamp(f, zero, index, last), t, want));
 }
 
+/* ---- fractional maxima: windows of one size whose starts are drawn, one sample a plane and dim ---- */
+static bool fractional_fits(op_ctx *c, tpu_type x, tpu_type samples, const int64_t *k, const int64_t *out)
+{
+    int n = ndims(c), lead = x.rank - n;
+    static const char *const name[] = {"time", "height", "width"};
+    if (lead != 1 && lead != 2) op_fail(c, TPU_INVALID, "fractional_max_pool%dd(): Expected %dD or %dD tensor, but got: %s", n, n + 1, n + 2, sizes_in_words(x).s);
+    else if (samples.dtype != x.dtype) op_fail(c, TPU_INVALID, "Expect _random_samples to have the same dtype as input");
+    else if (samples.rank != 3) op_fail(c, TPU_INVALID, "Expect _random_samples to have 3 dimensions, got %d", samples.rank);
+    else if (samples.dim[2] != n) op_fail(c, TPU_INVALID, "Expect _random_samples.size(2) equals to %d; got %lld.", n, (long long)samples.dim[2]);
+    else if (samples.dim[0] < (lead == 2 ? x.dim[0] : 1)) op_fail(c, TPU_INVALID, "Expect _random_samples.size(0) no less then input batch size.");
+    else if (samples.dim[1] < x.dim[lead - 1]) op_fail(c, TPU_INVALID, "Expect _random_samples.size(1) equals to input channel size; got %lld.", (long long)samples.dim[1]);
+    for (int i = 0; i < n && !hlo_failed(op_fn(c)); i++)
+        if (k[i] < 1 || out[i] < 1) op_fail(c, TPU_UNIMPLEMENTED, "fractional pooling with empty windows");
+        else if (out[i] + k[i] - 1 > x.dim[lead + i])
+            op_fail(c, TPU_INVALID, "fractional_max_pool%dd(): pool %s %lld too large relative to input %s %lld", n, name[3 - n + i], (long long)k[i], name[3 - n + i], (long long)x.dim[lead + i]);
+    return !hlo_failed(op_fn(c));
+}
+
+/* Where the windows along a dim of `in` start, from samples [planes]: int64 [planes, out]. */
+static hlo fractional_starts(hlo_fn *f, hlo sample, int64_t in, int64_t k, int64_t out)
+{
+    int64_t planes = hlo_count(f, sample);
+    tpu_type t = type_make(hlo_dtype(f, sample), 2, (int64_t[]){planes, out}), ints = type_as(t, TPU_I64);
+    hlo last = hlo_const_i(f, ints, in - k);
+    if (out == 1) return last;
+    hlo alpha = hlo_op2(f, "divide", hlo_const_f(f, t, (double)(in - k)), hlo_const_f(f, t, (double)(out - 1))), u = hlo_broadcast_in_dim(f, sample, t, (int64_t[]){0});
+    hlo at = hlo_convert(f, hlo_op2(f, "multiply", hlo_op2(f, "add", hlo_iota(f, t, 1), u), alpha), TPU_I64);
+    at = hlo_op2(f, "subtract", at, hlo_convert(f, hlo_op2(f, "multiply", u, alpha), TPU_I64));
+    at = hlo_clamp(f, hlo_const_i(f, type_scalar(TPU_I64), 0), at, hlo_const_i(f, type_scalar(TPU_I64), in - k));
+    return hlo_select(f, hlo_compare(f, "EQ", hlo_iota(f, ints, 1), hlo_const_i(f, ints, out - 1)), last, at);
+}
+
+/* fractional_max_pool2d, 3d(self, kernel_size, output_size, random_samples) -> (values, indices) */
+static void fractional_max(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    hlo x = op_in(c, 0), samples = op_in(c, 3);
+    tpu_type t = hlo_type(f, x);
+    int n = ndims(c), lead = t.rank - n;
+    int64_t k[3], out[3];
+    each(c, 1, ones, k);
+    each(c, 2, ones, out);
+    if (!fractional_fits(c, t, hlo_type(f, samples), k, out)) return;
+    int64_t count = 1, wide = 1, area = 1, batch = lead == 2 ? t.dim[0] : 1, channels = t.dim[lead - 1], total = batch * channels;
+    for (int i = 0; i < n; i++) {
+        count *= out[i];
+        wide *= k[i];
+        area *= t.dim[lead + i];
+    }
+    samples = hlo_slice(f, samples, (int64_t[]){0, 0, 0}, (int64_t[]){batch, channels, n}, NULL);
+    samples = hlo_reshape(f, hlo_convert(f, samples, dtype_compute((tpu_dtype)t.dtype)), 2, (int64_t[]){total, n});
+    tpu_type windows = type_make(TPU_I64, 1 + 2 * n, (int64_t[]){total});
+    for (int i = 0; i < n; i++) {
+        windows.dim[1 + i] = out[i];
+        windows.dim[1 + n + i] = k[i];
+    }
+    hlo at = hlo_zeros(f, windows);
+    for (int i = 0; i < n; i++) {                       /* the samples of two dims stand in the order width, height */
+        int column = n == 2 ? 1 - i : i;
+        hlo start = fractional_starts(f, hlo_flatten(f, hlo_slice_dim(f, samples, 1, column, column + 1, 1)), t.dim[lead + i], k[i], out[i]);
+        hlo place = hlo_op2(f, "add", hlo_broadcast_in_dim(f, start, windows, (int64_t[]){0, 1 + i}), hlo_iota(f, windows, 1 + n + i));
+        at = hlo_op2(f, "add", hlo_op2(f, "multiply", at, hlo_const_i(f, windows, t.dim[lead + i])), place);
+    }
+    at = hlo_reshape(f, at, 2, (int64_t[]){total * count, wide});
+    tpu_type flat = hlo_type(f, at);
+    hlo plane = hlo_op2(f, "divide", hlo_iota(f, flat, 0), hlo_const_i(f, flat, count ? count : 1));
+    hlo v = hlo_take(f, hlo_flatten(f, x), hlo_op2(f, "add", at, hlo_op2(f, "multiply", plane, hlo_const_i(f, flat, area))), 0);
+    hlo best = hlo_broadcast_in_dim(f, hlo_argmax(f, v, 1, false), flat, (int64_t[]){0}), hot = hlo_compare(f, "EQ", hlo_iota(f, flat, 1), best);
+    for (int i = 0; i < n; i++) t.dim[lead + i] = out[i];
+    op_out(c, hlo_reshape(f, hlo_reduce(f, "maximum", v, 2), t.rank, t.dim));
+    op_out(c, hlo_reshape(f, hlo_reduce(f, "add", hlo_select(f, hot, at, hlo_zeros(f, flat)), 2), t.rank, t.dim));
+}
+
+/* fractional_max_pool2d_backward, 3d(grad, self, kernel_size, output_size, indices) */
+static void fractional_max_backward(op_ctx *c)
+{
+    hlo_fn *f = op_fn(c);
+    tpu_type t = hlo_type(f, op_in(c, 1));
+    op_out_as(c, scatter_places(f, "add", op_in_math(c, 0), op_in(c, 4), t, ndims(c)), (tpu_dtype)t.dtype);
+}
+
 /* clang-format off */
 const op_row ops_pool[] = {
     { "max_pool2d_with_indices",          max_pool },
@@ -400,6 +482,10 @@ const op_row ops_pool[] = {
     { "adaptive_max_pool2d_backward",     adaptive_max_backward },
     { "adaptive_max_pool3d",              adaptive_max,          "3" },
     { "adaptive_max_pool3d_backward",     adaptive_max_backward, "3" },
+    { "fractional_max_pool2d",            fractional_max },
+    { "fractional_max_pool2d_backward",   fractional_max_backward },
+    { "fractional_max_pool3d",            fractional_max,          "3" },
+    { "fractional_max_pool3d_backward",   fractional_max_backward, "3" },
     { "max_unpool2d",                     max_unpool },
     { "max_unpool3d",                     max_unpool,            "3" },
     { NULL },
