@@ -339,36 +339,6 @@ static void masked_scatter(op_ctx *c)
     op_out(c, hlo_select(f, mask, hlo_take(f, src, place, 0), x));
 }
 
-/* unfold_backward(grad, input_sizes, dim, size, step): each window's gradient back to where it was read. */
-static void unfold_backward(op_ctx *c)
-{
-    hlo_fn *f = op_fn(c);
-    int rank;
-    const int64_t *sizes = op_ints(c, 1, &rank);
-    hlo g = op_in(c, 0);
-    tpu_type t = type_make(hlo_dtype(f, g), rank, sizes);
-    if (!rank || !hlo_count(f, g)) {
-        op_out(c, rank ? hlo_zeros(f, t) : hlo_reshape(f, g, 0, NULL));
-        return;
-    }
-    int d = op_dim(c, op_int(c, 2), rank);
-    int64_t size = op_int(c, 3), step = op_int(c, 4), n = hlo_dim(f, g, d) * size;
-    int64_t perm[TYPE_MAX_RANK], dims[TYPE_MAX_RANK], k = 0;
-    perm[k++] = d;
-    perm[k++] = rank;
-    for (int i = 0; i < rank; i++)
-        if (i != d) perm[k++] = i;
-    g = hlo_transpose(f, g, perm);
-    dims[0] = n;
-    for (int i = 2; i <= rank; i++) dims[i - 1] = hlo_dim(f, g, i);
-    g = hlo_reshape(f, g, rank, dims);                  /* [windows * size, the other dims] */
-    hlo i = hlo_iota(f, type_make(TPU_I64, 1, &n), 0), window = hlo_op2(f, "divide", i, all_of(f, i, size));
-    hlo at = hlo_op2(f, "add", hlo_op2(f, "multiply", window, all_of(f, i, step - size)), i);
-    dims[0] = sizes[d];
-    hlo r = scatter_rows(f, "add", hlo_zeros(f, type_make((tpu_dtype)t.dtype, rank, dims)), at, g);
-    op_out(c, dim_first(f, r, d, true));
-}
-
 /* clang-format off */
 const op_row ops_index[] = {
     { "index_select",             index_select },
@@ -388,7 +358,6 @@ const op_row ops_index[] = {
     { "scatter.value_reduce",     scatter_with },
     { "scatter_reduce.two",       scatter_reduce },
     { "masked_scatter",           masked_scatter },
-    { "unfold_backward",          unfold_backward },
     { NULL },
 };
 /* clang-format on */
