@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "op_ctx.h"
+#include "view.h"
 
 /* ---- overloads ---- */
 /* "add_.Tensor" and "add.out" run the row of their functional overload; a row may also bear the in-place name itself. */
@@ -100,14 +101,20 @@ static void key_num(key *k, const call_num *n)
     }
 }
 
-static inline void key_tensor(key *k, const call_tensor *t, const tpu_type *const **in)
+/* Only rows that ask for it are told whether a tensor is contiguous. */
+static inline bool is_strided(const call_op *op, const call_tensor *t)
+{
+    return op->row->flags & OP_STRIDES && t->st && !view_is_contiguous(t->rank, t->size, t->stride);
+}
+
+static inline void key_tensor(key *k, const call_op *op, const call_tensor *t, const tpu_type *const **in)
 {
     if (!t->defined) {
         key_put(k, 1);
     } else if (!t->st) {
         key_put(k, 2 | (uint64_t)t->dtype << 8 | (uint64_t)(t->flags & CALL_WRAPPED) << 16);
     } else {
-        key_put(k, (uint64_t)(uintptr_t)*(*in)++ | (t->flags & CALL_WRAPPED));   /* interned: 8-aligned, so bit 0 is free */
+        key_put(k, (uint64_t)(uintptr_t)*(*in)++ | (t->flags & CALL_WRAPPED) | (is_strided(op, t) ? 2u : 0u));  /* interned: 8-aligned, so low bits are free */
     }
 }
 
@@ -118,9 +125,9 @@ static void key_arg(key *k, const call_op *op, int i, const call_arg *a, const t
     switch ((call_tag)a->tag) {
     case CALL_NONE:
     case CALL_GEN: break;
-    case CALL_TENSOR: key_tensor(k, a->t, in); break;
+    case CALL_TENSOR: key_tensor(k, op, a->t, in); break;
     case CALL_TENSORS:
-        for (uint32_t j = 0; j < a->n; j++) key_tensor(k, &a->t[j], in);
+        for (uint32_t j = 0; j < a->n; j++) key_tensor(k, op, &a->t[j], in);
         break;
     case CALL_NUM:
         fixed = is_fixed(op, i, a, &dflt);
@@ -179,12 +186,12 @@ static entry *find(uint64_t h, const uint64_t *words, size_t n)
 }
 
 /* ---- freezing a call's arguments ---- */
-static void freeze_tensors(op_arg *to, const call_arg *a, int *nin)
+static void freeze_tensors(op_arg *to, const call_op *op, const call_arg *a, int *nin)
 {
     for (uint32_t j = 0; j < to->n; j++) {
         const call_tensor *t = &a->t[j];
         to->t[j] = (op_tensor){.in = !t->defined ? -1 : t->st ? (*nin)++ : -2, .dtype = t->dtype,
-                               .wrapped = t->flags & CALL_WRAPPED};
+                               .wrapped = t->flags & CALL_WRAPPED, .strided = is_strided(op, t)};
     }
 }
 
@@ -200,7 +207,7 @@ static bool freeze_arg(entry *e, const call_op *op, int i, const call_arg *a, in
     case CALL_TENSORS:
         to->tag = a->tag == CALL_TENSOR ? OP_T_TENSOR : OP_T_TENSORS;
         if (!(to->t = arena_get(e->mem, (to->n + 1) * sizeof *to->t))) return false;
-        freeze_tensors(to, a, nin);
+        freeze_tensors(to, op, a, nin);
         return true;
     case CALL_NUM: to->n = 1;                           /* fall through */
     case CALL_NUMS:
@@ -320,7 +327,8 @@ static hash128 content_hash(const entry *e, const call_arg *args, const tpu_type
         h = hash_word(h, a->tag | (uint64_t)a->fixed << 8 | (uint64_t)a->is_default << 9 | (uint64_t)a->n << 16);
         for (uint32_t j = 0; j < a->n; j++) {
             if (a->tag == OP_T_TENSOR || a->tag == OP_T_TENSORS)
-                h = hash_word(h, (uint64_t)(a->t[j].in < 0 ? -a->t[j].in : 0) | (uint64_t)a->t[j].dtype << 8 | (uint64_t)a->t[j].wrapped << 16);
+                h = hash_word(h, (uint64_t)(a->t[j].in < 0 ? -a->t[j].in : 0) | (uint64_t)a->t[j].dtype << 8 | (uint64_t)a->t[j].wrapped << 16 |
+                                 (uint64_t)a->t[j].strided << 17);
             else if (a->tag == OP_T_INTS) h = hash_word(h, (uint64_t)a->ints[j]);
             else if (a->tag == OP_T_NUM || a->tag == OP_T_NUMS) h = hash_num(h, &a->num[j]);
             else if (a->tag == OP_T_STR) h = hash_word(h, (uint8_t)a->s[j]);

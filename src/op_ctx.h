@@ -11,7 +11,7 @@ typedef enum op_tag { OP_T_NONE, OP_T_TENSOR, OP_T_TENSORS, OP_T_NUM, OP_T_NUMS,
 typedef struct op_tensor {
     int32_t in;                     /* index into op_ctx.in; -1: undefined; -2: a host scalar of this dtype */
     uint8_t dtype;
-    bool wrapped;
+    bool wrapped, strided;          /* strided: not contiguous, only for rows with OP_STRIDES */
 } op_tensor;
 
 typedef struct op_arg {

@@ -244,6 +244,12 @@ bool op_wrapped(op_ctx *c, int arg)
     return t && t->wrapped;
 }
 
+bool op_contiguous(op_ctx *c, int arg)
+{
+    const op_tensor *t = tensor_at(c, arg, 0);
+    return t && !t->strided;
+}
+
 void op_seed(op_ctx *c, int64_t count, hlo *seed, hlo *offset)
 {
     *seed = slot_value(c, OP_SLOT_I64, OP_SLOT_SEED, -1, 0);

@@ -27,6 +27,7 @@ enum {
     OP_KEEP = 16,       /* never dropped when its result is unused (collectives) */
     OP_COMPOSITE = 32,  /* PyTorch has a composite kernel; register ours over it all the same */
     OP_NO_FORMS = 64,   /* only the named overload, no in-place or out= form is derived */
+    OP_STRIDES = 128,   /* op_contiguous may be asked: a call with other strides is another call */
 };
 
 struct op_row {
@@ -66,6 +67,7 @@ double op_number_elem(op_ctx *c, int arg, int elem);
 bool op_is_default(op_ctx *c, int arg);                 /* the number equals its schema default: a constant of the program */
 /* Was this tensor a wrapped Python number (torch.add(x, 2.0) arrives so)?  It ranks lowest in type promotion. */
 bool op_wrapped(op_ctx *c, int arg);
+bool op_contiguous(op_ctx *c, int arg);                 /* the tensor's strides are those of a fresh one; OP_STRIDES only */
 
 /* Random rows: seed and offset of the generator as i64 scalars (run-time data), and `count` numbers are reserved: element
  * index e of the draw uses counter offset + e [R1].  Ask once a draw. */
