@@ -64,6 +64,11 @@ rng_draw rng_begin(op_ctx *c, tpu_type shape)
     return d;
 }
 
+rng_draw rng_at(hlo_fn *f, hlo seed, hlo block)
+{
+    return (rng_draw){.key = {word_of(f, seed, false), word_of(f, seed, true)}, .block = {word_of(f, block, false), word_of(f, block, true)}};
+}
+
 void rng_words(hlo_fn *f, const rng_draw *d, hlo round, hlo *w)
 {
     tpu_type t = hlo_type(f, d->block[0]);

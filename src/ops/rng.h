@@ -10,6 +10,8 @@
 /* A draw of some shape: the key and each element's block number.  More than four words an element come by `round`. */
 typedef struct rng_draw { hlo key[2], block[2]; } rng_draw;
 rng_draw rng_begin(op_ctx *c, tpu_type shape);
+/* The same for block numbers given as int64 of any shape, with a seed kept from an earlier op_seed. */
+rng_draw rng_at(hlo_fn *f, hlo seed, hlo block);
 /* Four words (u32 of the shape) of each element's block; round is a u32 scalar, HLO_NONE for 0.  Fine inside a loop. */
 void rng_words(hlo_fn *f, const rng_draw *d, hlo round, hlo *words);
 

@@ -185,6 +185,7 @@ Row::Row(const OperatorHandle& h, call_form form, const char* functional) : hand
   check(call_op_new(name.c_str(), static_cast<int>(n), params.data(), form, functional, &op));
   check_numbers = check_of(name.c_str());
   for (const Argument& r : s.returns()) ret_alias.push_back(alias_of(r, s));
+  for (const Argument& r : s.returns()) ret_alias.push_back(kind_of(r.type()) == CALL_K_INT ? RET_INT : alias_of(r, s));
   ret_list = s.returns().size() == 1 && s.returns()[0].type()->kind() == TypeKind::ListType;
   for (size_t i = 0; i < n; i++) writes |= static_cast<uint64_t>(written(s.arguments()[i])) << i;
   for (const char* w : {"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_thnn", "_scaled_dot", "_addmm", "dot", "vdot"})
@@ -253,7 +254,9 @@ void Row::give_back(const engine_result& r, Stack* stack, size_t begin) const {
   }
   SmallVector<IValue, 8> out;
   for (const int alias : ret_alias) {
-    if (alias >= 0) {
+    if (alias == RET_INT) {
+      out.emplace_back(int64_t{0});
+    } else if (alias >= 0) {
       out.push_back((*stack)[begin + static_cast<size_t>(alias)]);
     } else if (ret_list) {
       List<at::Tensor> l;

@@ -31,7 +31,8 @@ Check check_of(const char* name);                       // nullptr: none (checks
 struct Row final : c10::OperatorKernel {
   call_op* op = nullptr;                                // lives for ever
   c10::OperatorHandle handle;
-  std::vector<int> ret_alias;                           // a return is argument ret_alias[i], or fresh (-1)
+  static constexpr int RET_INT = -2;
+  std::vector<int> ret_alias;                           // a return is argument ret_alias[i], fresh (-1) or an int that rows do not use
   uint64_t writes = 0;
   Check check_numbers = nullptr;
   bool ret_list = false, is_device_arg = false, takes_indices = false, contracts = false;

@@ -208,9 +208,22 @@ static bool equal(const at::Tensor& a, const at::Tensor& b) {
 static void record_stream(at::Tensor&, Stream) {}
 
 // ---- attention asks a stub, not the dispatcher ----
-static int64_t sdp_choice(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, double, bool, std::optional<double>, bool) {
-  static const bool fused = has_row("_scaled_dot_product_fused_attention_overrideable") && has_row("_scaled_dot_product_fused_attention_overrideable_backward");
-  return static_cast<int64_t>(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);
+// The fused form keeps no buffer of queries by keys, but has no second derivative and no gradient of the mask: it is for
+// long sequences, or for who switches the other one off.
+static bool can_fuse(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& m, double p, bool gqa) {
+  static const bool rows = has_row("_scaled_dot_product_fused_attention_overrideable") && has_row("_scaled_dot_product_fused_attention_overrideable_backward");
+  if (!rows || !at::globalContext().userEnabledOverrideableSDP() || q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || !q.is_floating_point()) return false;
+  if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0 || p < 0 || p >= 1 || (m && m->defined() && m->requires_grad())) return false;
+  if (q.scalar_type() != k.scalar_type() || q.scalar_type() != v.scalar_type() || q.size(0) != k.size(0) || q.size(0) != v.size(0)) return false;
+  if (q.size(3) != k.size(3) || k.size(2) != v.size(2) || k.size(1) != v.size(1)) return false;
+  return q.size(1) == k.size(1) || (gqa && q.size(1) % k.size(1) == 0);
+}
+
+static int64_t sdp_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& m, double p, bool,
+                          std::optional<double>, bool gqa) {
+  constexpr int64_t LONG = int64_t{1} << 22;            // scores a head
+  const bool fuse = can_fuse(q, k, v, m, p, gqa) && (q.size(2) * k.size(2) >= LONG || !at::globalContext().userEnabledMathSDP());
+  return static_cast<int64_t>(fuse ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
 
 static int64_t sdp_stub(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& m, double p, bool c,
