@@ -184,7 +184,6 @@ Row::Row(const OperatorHandle& h, call_form form, const char* functional) : hand
   if (!s.overload_name().empty()) name += "." + s.overload_name();
   check(call_op_new(name.c_str(), static_cast<int>(n), params.data(), form, functional, &op));
   check_numbers = check_of(name.c_str());
-  for (const Argument& r : s.returns()) ret_alias.push_back(alias_of(r, s));
   for (const Argument& r : s.returns()) ret_alias.push_back(kind_of(r.type()) == CALL_K_INT ? RET_INT : alias_of(r, s));
   ret_list = s.returns().size() == 1 && s.returns()[0].type()->kind() == TypeKind::ListType;
   for (size_t i = 0; i < n; i++) writes |= static_cast<uint64_t>(written(s.arguments()[i])) << i;
