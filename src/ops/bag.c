@@ -72,8 +72,8 @@ static void guard_offsets(op_ctx *c, hlo offsets, int64_t n)
     if (len == 0) return;
     hlo first = hlo_slice_dim(f, offsets, 0, 0, 1, 1), last = hlo_slice_dim(f, offsets, 0, len - 1, len, 1);
     op_guard(c, compare_k(f, "NE", first, 0),
-             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0.");
-    op_guard(c, compare_k(f, "GT", last, (double)n), "offsets[-1] can not be greater than input's length");
+             "!offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0.");
+    op_guard(c, compare_k(f, "GT", last, (double)n), "!offsets[-1] can not be greater than input's length");
 }
 
 /* (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx) */
@@ -85,7 +85,7 @@ static bool read_bags(op_ctx *c, bags *b)
     hlo offsets = indices_of(c, 2), index = indices_of(c, 1);
     *b = (bags){.n = i.dim[0], .count = o.dim[0] - op_bool(c, 7), .rows = w.dim[0]};
     op_guard(c, either(f, compare_k(f, "LT", index, 0), compare_k(f, "GE", index, (double)b->rows)),
-             "an index of the input is not in the valid range of the embedding bag's rows");
+             "!an index of the input is not in the valid range of the embedding bag's rows");
     guard_offsets(c, offsets, b->n);
     b->index = cut(f, index, b->rows);
     b->raw = bags_from(f, offsets, b->n);
@@ -277,7 +277,7 @@ static void embedding_renorm(op_ctx *c)
         return;
     }
     op_guard(c, either(f, compare_k(f, "LT", index, 0), compare_k(f, "GE", index, (double)rows)),
-             "index out of range in self");
+             "!index out of range in self");
     index = cut(f, index, rows);
     hlo x = hlo_take(f, op_in_math(c, 0), index, 0), length = lengths(f, x, op_number(c, 3)),
         most = number_like(c, 2, length);

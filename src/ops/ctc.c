@@ -90,7 +90,7 @@ static hlo target_table(ctc *s, hlo targets, hlo count, int64_t blank)
     }
     hlo used = hlo_compare(f, "LT", place, wide);
     hlo bad = either(f, compare_k(f, "LT", targets, 0), compare_k(f, "GE", targets, (double)s->classes));
-    op_guard(s->c, both(f, used, bad), "ctc_loss: a target is not one of the classes");
+    op_guard(s->c, both(f, used, bad), "!ctc_loss: a target is not one of the classes");
     return hlo_select(f, both(f, used, hlo_op1(f, "not", bad)), targets, hlo_const_i(f, t, blank));
 }
 
@@ -111,10 +111,10 @@ static void guard_lengths(op_ctx *c, hlo inputs, hlo count, int64_t frames, int6
 {
     hlo_fn *f = op_fn(c);
     op_guard(c, either(f, compare_k(f, "LT", inputs, 0), compare_k(f, "GT", inputs, (double)frames)),
-             "Expected input_lengths to have values of at most the number of frames (while checking arguments for "
+             "!Expected input_lengths to have values of at most the number of frames (while checking arguments for "
              "ctc_loss)");
     op_guard(c, either(f, compare_k(f, "LT", count, 0), compare_k(f, "GT", count, (double)most)),
-             "Expected target_lengths to have values of at most the length of targets (while checking arguments for "
+             "!Expected target_lengths to have values of at most the length of targets (while checking arguments for "
              "ctc_loss)");
 }
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: B008 - functions are looked up once, where a row is written
 """The vocabulary of random programs: name -> (what it takes, a function of the tensors and a random source).
 
 A value is exact (integers of any dtype, floats that hold small integers: every device must give the same bits) or not
@@ -8,8 +9,9 @@ takes: e  exact float32, bfloat16 or integers        f  exact float32        i  
        s  any float32 that is not too far from exact (the function is smooth)
 The result of an op that takes `s` is not exact; all others are."""
 
-import torch
 import torch.nn.functional as F
+
+import torch
 
 OPS: dict[str, tuple[str, object]] = {}
 
