@@ -534,6 +534,7 @@ void engine_get_stats(engine_stats *out)
 {
     *out = (engine_stats){0};
     engine_lock();
+    launch_settle();                                    /* what is queued is counted, however slow its compile */
     launch_stats(out);
     engine_unlock();
     if (device_cache()) {

@@ -83,7 +83,7 @@ TPU_API void engine_memory_words(int device, text *out);/* memory_summary: total
 /* ---- counters, for torch.tpu.compile_stats() and tests ---- */
 typedef struct engine_stats { uint64_t calls, memo_misses, programs, launches, compiles, disk_hits, memory_hits, disk_misses,
     merged, dropped, uploads, downloads, promotions; double compile_seconds; } engine_stats;
-TPU_API void engine_get_stats(engine_stats *out);
+TPU_API void engine_get_stats(engine_stats *out);       /* waits for what is queued to be launched */
 /* StableHLO of the i-th program so far, as it would be for that target; nothing past the last one. */
 TPU_API tpu_error *engine_program_text(size_t i, hlo_target target, text *out) TPU_MUST_USE;
 TPU_API void engine_set_precision(hlo_prec p);          /* torch.set_float32_matmul_precision [N1] */

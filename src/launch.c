@@ -265,6 +265,11 @@ static void step(void)
     if (head) launch_kick();
 }
 
+void launch_settle(void)
+{
+    while (head || running) step();
+}
+
 void launch_throttle(void)
 {
     launch_kick();
@@ -284,7 +289,7 @@ tpu_error *launch_drain(int device)
     tpu_error *e = NULL;
     for (trace *tr = trace_list(); tr; tr = tr->next)
         if (tr->device == device && !e) e = launch_cut(tr);
-    while (head || running) step();
+    launch_settle();
     buffer *last[FLIGHTS];
     for (int i = 0; i < FLIGHTS; i++) last[i] = flight[i] ? buffer_retain(flight[i]) : NULL;
     if (!e) {
@@ -315,7 +320,7 @@ void launch_stop(void)
 {
     engine_lock();
     stopping = true;
-    while (head || running) step();
+    launch_settle();
     pthread_cond_broadcast(&work);
     bool join = worker_started;
     worker_started = true;

@@ -20,6 +20,7 @@ tpu_error *fault_check(fault *take_f) TPU_MUST_USE;     /* waits without the loc
 fault *fault_retain(fault *f);
 void fault_release(fault *f);
 void launch_count_merged(void);
+void launch_settle(void);                               /* waits until nothing is queued; gives the lock up meanwhile */
 void launch_stats(engine_stats *out);
 pthread_mutex_t *launch_mutex(void);                    /* the engine's lock, for conditions */
 void launch_stop(void);                                 /* at exit, without the lock */

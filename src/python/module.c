@@ -175,7 +175,9 @@ NAME(memory_words)
 NAME(stats)
 {
     engine_stats s;
+    Py_BEGIN_ALLOW_THREADS
     engine_get_stats(&s);
+    Py_END_ALLOW_THREADS
     return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsd}", "calls", s.calls, "memo_misses", s.memo_misses, "programs", s.programs, "launches",
                          s.launches, "compiles", s.compiles, "disk_hits", s.disk_hits, "memory_hits", s.memory_hits, "disk_misses",
                          s.disk_misses, "merged", s.merged, "dropped", s.dropped, "uploads", s.uploads, "downloads", s.downloads,
