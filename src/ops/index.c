@@ -281,7 +281,8 @@ static bool is_word(const char *s, const char *w)
     return *s == *w;
 }
 
-/* scatter_reduce.two(self, dim, index, src, reduce, include_self) */
+/* scatter_reduce.two(self, dim, index, src, reduce, include_self); index_reduce(self, dim, index, source, reduce,
+ * include_self), word "rows": the index of a whole row */
 static void scatter_reduce(op_ctx *c)
 {
     hlo_fn *f = op_fn(c);
@@ -289,6 +290,7 @@ static void scatter_reduce(op_ctx *c)
     hlo x = op_in(c, 0), index = op_in(c, 2), src = op_in(c, 3);
     tpu_type t = hlo_type(f, x);
     int d = op_dim(c, op_int(c, 1), t.rank);
+    if (op_row_of(c)->word && hlo_rank(f, src)) index = hlo_broadcast_in_dim(f, hlo_flatten(f, index), type_as(hlo_type(f, src), hlo_dtype(f, index)), (int64_t[]){d});
     bool mean = is_word(how, "mean"), self = op_bool(c, 5);
     const char *op = is_word(how, "sum") || mean ? "add" : is_word(how, "prod") ? "multiply" : is_word(how, "amax") ? "maximum" : "minimum";
     hlo ones = hlo_const_f(f, type_as(hlo_type(f, index), TPU_I64), 1);
@@ -357,6 +359,7 @@ const op_row ops_index[] = {
     { "scatter.reduce",           scatter_with },
     { "scatter.value_reduce",     scatter_with },
     { "scatter_reduce.two",       scatter_reduce },
+    { "index_reduce",             scatter_reduce, "rows" },
     { "masked_scatter",           masked_scatter },
     { NULL },
 };

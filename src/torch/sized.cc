@@ -188,7 +188,20 @@ static at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int
   return passed.cumsum(0).narrow(0, 0, total).to(repeats.scalar_type());
 }
 
+// PyTorch wants the indices on the CPU; a user who has them on the device gets what they say.
+static std::vector<at::Tensor> tensor_split(const at::Tensor& x, const at::Tensor& where, int64_t dim) {
+  TORCH_CHECK(where.scalar_type() == kLong, "tensor_split expected tensor_indices_or_sections to have dtype of long, but got ", where.scalar_type());
+  TORCH_CHECK(where.dim() <= 1, "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a tensor with ", where.dim(), " dims");
+  if (where.dim() == 0) return x.tensor_split(where.item<int64_t>(), dim);
+  const at::Tensor at = where.cpu().contiguous();
+  return x.tensor_split(IntArrayRef(at.const_data_ptr<int64_t>(), static_cast<size_t>(at.numel())), dim);
+}
+
+// Composite: without the kernel for autograd the views would have no gradient.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("tensor_split.tensor_indices_or_sections", tensor_split); }
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("tensor_split.tensor_indices_or_sections", tensor_split);
   m.impl("nonzero", places);
   m.impl("nonzero.out", places_out);
   m.impl("masked_select", select_by);
